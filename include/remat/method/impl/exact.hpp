@@ -4,14 +4,12 @@
 #include "remat/method/exact.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <memory>
 #include <new>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -100,9 +98,7 @@ class backward_search : private backward_states<backward_search> {
   [[nodiscard]] std::size_t states() const noexcept { return table_.size(); }
   [[nodiscard]] std::uint64_t cuts() const noexcept { return cuts_; }
 
-  [[nodiscard]] schedule schedule_found() {
-    return schedule_computes(s_, operations_from(goal_));
-  }
+  [[nodiscard]] schedule schedule_found() { return schedule_computes(s_, operations_from(goal_)); }
 
  private:
   friend class backward_states<backward_search>;
@@ -111,6 +107,7 @@ class backward_search : private backward_states<backward_search> {
   [[nodiscard]] double least_time_before(const state_table::node& from, std::uint32_t o) const {
     return std::max(closure_time(child_closure_), from.remaining - s_.time[o]);
   }
+  [[nodiscard]] static bool may_run(std::uint32_t) noexcept { return true; }
   [[nodiscard]] static bool must_run(const bits&, std::uint32_t) noexcept { return true; }
 
   /// False if twice as many states have closed too little of the gap. See `exact_options::patience`.

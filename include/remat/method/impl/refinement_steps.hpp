@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,8 @@
 #include "remat/method/refined.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/step_split.hpp"
+#include "remat/refine/detail/window_annealing.hpp"
+#include "remat/refine/detail/window_search.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -93,7 +96,8 @@ class refinement_steps {
   static constexpr std::uint32_t chain_moments = 48;
   static constexpr std::uint32_t promising_exact = 128;  // operations: `exact` often ends in a few seconds
   /// Gaps below which a part does not run.
-  static constexpr double chains_gap = 0.0005, exact_gap = 0.001, wide_gap = 0.005;
+  static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, wide_gap = 0.005;
+  static constexpr std::uint32_t most_for_windows = 1U << 17, most_for_window_annealing = 2000;  // operations
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_large() const noexcept { return problem_.graph().num_operations > refined_solver::large_step; }
@@ -281,6 +285,15 @@ class refinement_steps {
                .first_share = 0.05,
                .run = run(&refinement_steps::evict_at_random),
                .is_useful = beyond(wide_gap)});
+    if (problem_.graph().num_operations <= most_for_windows)
+      race_.add({.name = "windows",
+                 .weight = 2,
+                 .first_share = 0.15,
+                 .run = run(&refinement_steps::solve_windows),
+                 .is_useful = [this](const race_state& now) {
+                   return now.best.plan && !now.best.is_within(windows_gap) &&
+                          (anneals_windows() || !has_windows_solved(now));
+                 }});
     race_.add({.name = "refinement",
                .weight = 4,
                .growth = 4,
@@ -403,21 +416,87 @@ class refinement_steps {
     return slice;
   }
 
-  /// Simulated annealing from all schedules found.
+  /// True if windows of the best schedule have been solved.
+  [[nodiscard]] bool has_windows_solved(const race_state& now) const {
+    return now.best.time == windows_time_ && windows_ended_;
+  }
+  [[nodiscard]] bool anneals_windows() const noexcept {
+    return problem_.graph().num_operations <= most_for_window_annealing;
+  }
+
+  /// Solves windows of the best schedule; then anneals with windows.
+  race_slice solve_windows(const race_state& now, run_clock& part) {
+    race_slice slice;
+    if (!now.best.plan) return slice;
+    slice.found.time = std::numeric_limits<double>::infinity();
+    if (!has_windows_solved(now)) {
+      if (!windows_) windows_.emplace(problem_, all_widths());
+      if (now.best.time != windows_time_) windows_->start(computes_of(*now.best.plan));
+      windows_ended_ = windows_->run(part);
+      windows_time_ = std::min(now.best.time, keep_windows(*windows_, now.instance, slice.found));
+    }
+    if (part.should_stop() || !anneals_windows()) return slice;
+    const bool is_better = slice.found.plan.has_value() && slice.found.time < now.best.time;
+    const solution& from = is_better ? slice.found : now.best;
+    anneal_windows(annealing_, *from.plan, from.time, now, part, slice.found);
+    return slice;
+  }
+
+  /// Disturbs a schedule, and solves windows, again and again.
+  void anneal_windows(std::unique_ptr<window_annealing>& search, const schedule& from, double time,
+                      const race_state& now, run_clock& part, solution& found) {
+    if (!search) search = std::make_unique<window_annealing>(problem_, part.control().seed + 1);
+    search->start(from, time);
+    search->run(part, now.best.lower_bound * (1 + options_.gap));
+    if (search->best_time() >= time) return;
+    schedule plan = search->best();
+    const check_report report = check(now.instance, plan);
+    keep_if_better(found, std::move(plan), report, by_part(refined_solver::name, "windows"));
+  }
+
+  [[nodiscard]] static window_effort all_widths() {
+    return {.widths = {8, 12, 16, 24, 32, 48, 64, 96, 128}, .steps = 3, .max_states = {1'000, 10'000}};
+  }
+
+  /// Keeps the schedule of `windows` if it is better. Returns its time.
+  static double keep_windows(const window_search& windows, const problem& p, solution& found) {
+    schedule plan = schedule_computes(p, windows.computes());
+    const check_report report = check(p, plan);
+    if (!report.valid()) throw internal_error("windows made an invalid schedule: " + report.message());
+    keep_if_better(found, std::move(plan), report, by_part(refined_solver::name, "windows"));
+    return report.time;
+  }
+
+  /// Simulated annealing from all schedules found; then windows of the best one.
   race_slice refine_further(const race_state& now, run_clock& part) {
     race_slice slice;
     if (now.starts.empty()) return slice;
+    const bool solves_windows = problem_.graph().num_operations <= most_for_windows && !now.best.is_within(windows_gap);
     refine_options refining;
     refining.lower_bound = now.best.lower_bound;
     refining.searches = options_.searches;
     refining.gap = options_.gap;
     refining.run = part.control();
+    if (solves_windows) {
+      refining.run = part.limits(anneals_windows() ? 0.35 : 0.9);
+      refining.run.on_progress = part.control().on_progress;
+    }
     refining.run.seed += refinements_++;
     refine_result better = refine(now.instance, now.starts, refining);
     part.work(better.moves * work_of::move);
     if (better.out_of_memory) part.note_out_of_memory();
     const check_report report = check(now.instance, better.plan);
+    const schedule refined_plan = better.plan;
     keep_if_better(slice.found, std::move(better.plan), report, by_part(refined_solver::name, "search"));
+    if (!solves_windows || part.should_stop()) return slice;
+    if (anneals_windows()) {
+      anneal_windows(last_annealing_, refined_plan, report.time, now, part, slice.found);
+    } else {
+      if (!last_windows_) last_windows_.emplace(problem_, all_widths());
+      last_windows_->start(computes_of(refined_plan));
+      last_windows_->run(part);
+      keep_windows(*last_windows_, now.instance, slice.found);
+    }
     return slice;
   }
 
@@ -431,6 +510,10 @@ class refinement_steps {
   turnaround_result chain_;     // the bound of several moments
   std::vector<op_id> moments_;  // of that bound, for the other parts
   std::shared_ptr<const moment_chain> links_;
+  std::optional<window_search> windows_, last_windows_;           // of the best schedule, and of refinement's
+  std::unique_ptr<window_annealing> annealing_, last_annealing_;  // … as well
+  double windows_time_ = 0;                                       // of the schedule on which windows_ works
+  bool windows_ended_ = false;                                    // it has solved all of them
   std::uint64_t refinements_ = 0, splits_ = 0, random_evictions_ = 0;
   stop_reason stopped_ = stop_reason::none;
   race race_;

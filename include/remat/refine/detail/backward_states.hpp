@@ -97,8 +97,10 @@ class state_table {
 ///
 /// `Search` derives from this class and has
 ///
-/// - `double least_time_before(const state_table::node& from, std::uint32_t o)`: a proven lower bound on the time of all
+/// - `double least_time_before(const state_table::node& from, std::uint32_t o)`: a proven lower bound on the time of
+/// all
 ///   that runs before the state in work_, whose closure is in child_closure_, if `o` leads to it from `from`;
+/// - `bool may_run(std::uint32_t o)`: whether `o` may run at all;
 /// - `bool must_run(const bits& state, std::uint32_t o)`: whether every schedule runs `o` before `state`, in which a
 ///   write of it is open.
 template <class Search>
@@ -390,6 +392,7 @@ class backward_states {
       const std::uint32_t o = bit_operation_[b];
       if (has(seen_, o)) return;
       set(seen_, o);
+      if (!search().may_run(o)) return;
       if (const move m = judge(state_, o, bytes); m.possible) moves_.push_back(m);
     });
     std::sort(moves_.begin(), moves_.end());

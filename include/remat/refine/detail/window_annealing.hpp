@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "remat/core/detail/random.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/timeline.hpp"
+#include "remat/refine/detail/window_search.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+/// Iterated local search: some hundred hot moves disturb a schedule, windows of the result are solved
+/// (`window_search`), and the result is taken if it is better, or by chance as in simulated annealing.
+///
+/// Annealing alone ends where no few moves gain; there, windows find little as well. After a disturbance they find
+/// their way to another schedule, often a better one, and most of the windows that a disturbance leaves alone are
+/// known.
+class window_annealing {
+ public:
+  /// `p` must outlive the object.
+  window_annealing(const problem& p, std::uint64_t seed)
+      : p_(p),
+        random_(seed),
+        plan_(p),
+        moves_(plan_, seed),
+        windows_(p, {.widths = {16, 32, 64}, .steps = 2, .max_states = {300}}) {}
+  window_annealing(const window_annealing&) = delete;  // the moves refer to the timeline
+  window_annealing& operator=(const window_annealing&) = delete;
+
+  /// Continues from a legal schedule within the budget, and forgets the best one.
+  void start(const schedule& from, double time) {
+    now_ = best_ = from;
+    time_ = best_time_ = time;
+  }
+
+  /// Searches until a limit of the clock is reached, while the temperature falls to 0, or until the best schedule takes
+  /// at most `target`. Without limits: `rounds_without_limit` disturbances.
+  void run(run_clock& clock, double target) {
+    moves_.must_stop = [&clock] { return clock.should_stop(); };
+    for (std::uint64_t round = 0; best_time_ > target && !clock.should_stop(); ++round) {
+      const double spent = spent_of(clock, round);
+      if (spent >= 1) break;
+      plan_.load(now_);
+      plan_.keep();
+      const double scale = time_per_recomputation();
+      if (scale == 0) break;
+      disturb(scale * least_heat * std::pow(most_heat / least_heat, random_.uniform()), clock);
+      windows_.start(plan_.computes());
+      if (!windows_.run(clock) && clock.should_stop()) break;
+      judge(acceptance * (1 - spent) * scale);
+      clock.report({.stage = "windows", .best_objective = best_time_});
+    }
+    moves_.must_stop = nullptr;
+  }
+
+  /// The best schedule since `start`, and its time.
+  [[nodiscard]] const schedule& best() const noexcept { return best_; }
+  [[nodiscard]] double best_time() const noexcept { return best_time_; }
+
+ private:
+  static constexpr std::uint64_t hot_moves = 300, cold_moves = 150, rounds_without_limit = 100;
+  static constexpr double least_heat = 3, most_heat = 15, acceptance = 2;  // in mean times of a recomputation
+
+  /// The time beyond the needed operations for each compute that could be removed: about what one move changes.
+  [[nodiscard]] double time_per_recomputation() const {
+    std::size_t recomputations = 0;
+    for (timeline::node x = plan_.next(timeline::head); x != timeline::tail; x = plan_.next(x))
+      recomputations += plan_.removable(x);
+    const double excess = std::max(0.0, plan_.time() - plan_.graph().needed_time);
+    return recomputations == 0 ? 0 : excess / static_cast<double>(recomputations);
+  }
+
+  void disturb(double heat, run_clock& clock) {
+    for (std::uint64_t k = 0; k < hot_moves + cold_moves && !moves_.must_stop(); ++k) {
+      const double f = static_cast<double>(k) / static_cast<double>(hot_moves);
+      moves_.temperature = f < 1 ? heat * (1 - f) * (1 - f) : 0;
+      moves_.random_move();
+      clock.work(work_of::move);
+    }
+  }
+
+  /// Takes the schedule that the windows have made as the present one, or leaves it.
+  void judge(double temperature) {
+    schedule made = schedule_computes(p_, windows_.computes());
+    const check_report report = check(p_, made);
+    if (!report.valid()) throw internal_error("windows made an invalid schedule: " + report.message());
+    if (report.time < best_time_) {
+      best_ = made;
+      best_time_ = report.time;
+    }
+    if (report.time > time_ - temperature * std::log(1.0 - random_.uniform())) return;
+    now_ = std::move(made);
+    time_ = report.time;
+  }
+
+  /// How much of the limits is spent, from 0 to 1.
+  [[nodiscard]] static double spent_of(const run_clock& clock, std::uint64_t round) {
+    const run_control& limits = clock.control();
+    const bool has_work = limits.work_limit != run_control::no_work_limit;
+    const bool has_time = limits.time_limit != std::chrono::nanoseconds::max();
+    double out = has_work || has_time ? 0 : static_cast<double>(round) / static_cast<double>(rounds_without_limit);
+    if (has_work)
+      out = static_cast<double>(clock.work_done()) / static_cast<double>(std::max<std::uint64_t>(1, limits.work_limit));
+    if (has_time && !has_work)
+      out = clock.seconds() / std::max(1e-9, std::chrono::duration<double>(limits.time_limit).count());
+    return out;
+  }
+
+  const problem& p_;
+  random_source random_;
+  timeline plan_;
+  refine_moves moves_;
+  window_search windows_;
+  schedule now_, best_;
+  double time_ = std::numeric_limits<double>::infinity(), best_time_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace REMAT_NAMESPACE::detail

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/refine/detail/backward_states.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+namespace window {
+
+/// A window of a schedule as a graph of its own, and the writes that are open at both of its ends.
+struct part_of_step {
+  flat_graph graph;                       // without the arrays that `backward_states` does not read
+  std::vector<std::uint32_t> operations;  // of the whole, ascending
+  std::vector<std::uint32_t> tensors;     // of the whole
+  std::vector<std::uint8_t> may_run;      // of an operation
+  std::vector<std::uint8_t> open_at_end;  // of a row of `graph.producers`: the write is still to be made
+  std::vector<std::uint8_t> open_at_begin;
+  std::int64_t budget = 0;  // for the tensors of the part
+};
+
+/// A* from the end of a window to its beginning, where some tensors are there already.
+class states : private backward_states<states> {
+ public:
+  /// `part` must outlive the object. Only sequences that take less than `limit` are looked for.
+  states(const part_of_step& part, double limit)
+      : backward_states(part.graph, part.budget, limit), part_(part), there_(key_words_, 0) {
+    work_.assign(key_words_, 0);
+    for (std::uint32_t t = 0; t < s_.num_tensors; ++t) {
+      if (first_bit_[t] == none) continue;
+      for (std::uint32_t r = s_.producers.begin[t], bit = first_bit_[t]; r < s_.producers.begin[t + 1]; ++r, ++bit) {
+        if (part.open_at_end[r] != 0) set(work_, bit);
+        if (part.open_at_begin[r] != 0) set(there_, bit);
+      }
+    }
+    for (const std::uint32_t e : effects_) set(work_, effect_bit_[e]);
+    collect_musts();
+    push(begin_at(least_time(work_)));
+  }
+
+  /// What a search came to.
+  enum class outcome : std::uint8_t {
+    none_better,  ///< proven: no sequence of the window's operations is faster
+    better,       ///< a faster sequence, and none of the window's operations is faster still
+    gave_up       ///< too many states, or stopped
+  };
+
+  /// Searches within the limits of `clock`, and counts an operation's visit for each operation and expanded state.
+  outcome run(std::size_t max_states, run_clock& clock) {
+    std::uint64_t expanded = 0;
+    while (!open_.empty()) {
+      const entry top = pop();
+      if (is_stale(top)) continue;
+      if (top.total >= limit_) break;
+      work_.assign(table_.key(top.state), table_.key(top.state) + key_words_);
+      if (needs_less(work_.data(), there_.data())) {
+        goal_ = top.state;
+        return outcome::better;
+      }
+      if (table_.size() >= max_states || (++expanded % 64 == 0 && clock.should_stop())) return outcome::gave_up;
+      clock.work(s_.num_operations * work_of::visit);
+      expand(top.state);
+    }
+    return outcome::none_better;
+  }
+
+  /// The faster sequence, in operations of the whole. Precondition: `run` has returned `better`.
+  [[nodiscard]] std::vector<std::uint32_t> found() {
+    std::vector<std::uint32_t> out = operations_from(goal_);
+    for (std::uint32_t& o : out) o = part_.operations[o];
+    return out;
+  }
+
+ private:
+  friend class backward_states<states>;
+
+  [[nodiscard]] double least_time_before(const state_table::node&, std::uint32_t) { return least_time(work_); }
+  [[nodiscard]] bool may_run(std::uint32_t o) const { return part_.may_run[o] != 0; }
+  [[nodiscard]] bool must_run(const bits& state, std::uint32_t o) const {
+    for (const std::uint32_t t : s_.outputs[o])
+      if (first_bit_[t] != none && has(state, write_bit(o, t)) && !has(there_, write_bit(o, t))) return true;
+    return s_.has_effect(o);
+  }
+
+  /// For each operation: those that run in the window if it does, because their results are not there at its beginning.
+  void collect_musts() {
+    musts_.assign(s_.num_operations, bits(operation_words_, 0));
+    for (std::uint32_t o = 0; o < s_.num_operations; ++o) {
+      set(musts_[o], o);
+      for (const std::uint32_t t : s_.inputs[o])
+        for (const std::uint32_t p : s_.producers[t])
+          if (!has(there_, write_bit(p, t)))
+            for (std::size_t w = 0; w < operation_words_; ++w) musts_[o][w] |= musts_[p][w];
+    }
+    must_.assign(operation_words_, 0);
+  }
+
+  /// The time of all that must run in the window before a state.
+  [[nodiscard]] double least_time(const bits& state) {
+    std::fill(must_.begin(), must_.end(), 0);
+    each(state, [&](std::uint32_t b) {
+      if (has(there_, b) || has(must_, bit_operation_[b])) return;
+      const bits& also = musts_[bit_operation_[b]];
+      for (std::size_t w = 0; w < operation_words_; ++w) must_[w] |= also[w];
+    });
+    return closure_time(must_);
+  }
+
+  const part_of_step& part_;
+  bits there_;  // writes that are made before the window
+  std::vector<bits> musts_;
+  bits must_;
+  std::uint32_t goal_ = none;
+};
+
+}  // namespace window
+
+/// How thorough a `window_search` is.
+struct window_effort {
+  std::vector<std::size_t> widths{};      ///< of windows, in computes, ascending
+  std::size_t steps = 2;                  ///< a window begins a part of its width before the one behind it
+  std::vector<std::size_t> max_states{};  ///< of a window: with so many, then with so many, and so on
+};
+
+/// Improves a sequence of computes by windows: some computes in a row are replaced by the fastest ones that make what
+/// is wanted behind them from what is there before them, within the budget. Windows of several widths slide from the
+/// end to the beginning, until no window of any width has a faster sequence that is found within a number of states;
+/// then once more with more states.
+///
+/// The search of a window is that of `exact_solver`, with a weaker bound: the time of what must run, because it is not
+/// there at the beginning. A window may run its own computes, in any order and number, and those that make again what
+/// is there at its beginning. So it changes many computes and what is resident between them at once, where the moves of
+/// `refine_moves` change one tensor at a time.
+class window_search {
+ public:
+  /// `p` must outlive the object.
+  window_search(const problem& p, window_effort effort)
+      : g_(p.graph()), budget_(p.budget()), effort_(std::move(effort)), touched_(g_.num_tensors, 0) {}
+
+  /// Takes a legal sequence within the budget. What is known of windows of earlier sequences is kept.
+  void start(std::vector<std::uint32_t> computes) {
+    computes_ = std::move(computes);
+    if (solved_.size() > most_known) solved_.clear();
+    level_ = width_ = 0;
+    improved_ = false;
+    begin_sweep();
+  }
+
+  /// Slides windows on. Returns true if no window is left to try, and false if a limit of the clock has stopped it: it
+  /// may be called again.
+  bool run(run_clock& clock) {
+    const std::vector<std::size_t>& widths = effort_.widths;
+    for (; level_ < effort_.max_states.size(); ++level_) {
+      while (width_ < widths.size()) {
+        if (!sweep(clock)) return false;
+        const bool is_last = widths[width_] >= computes_.size();
+        ++width_;
+        if (width_ == widths.size() || is_last) {
+          width_ = improved_ ? 0 : widths.size();
+          improved_ = false;
+        }
+        begin_sweep();
+      }
+      width_ = 0;
+    }
+    return true;
+  }
+
+  /// The sequence.
+  [[nodiscard]] const std::vector<std::uint32_t>& computes() const noexcept { return computes_; }
+
+ private:
+  static constexpr std::size_t most_optional = 64;     // operations of a window besides its own
+  static constexpr std::size_t most_known = 1U << 20;  // windows
+
+  /// The writes that are still to be made at a place of the sequence.
+  struct place {
+    std::vector<std::uint8_t> open;  // of a row of `producers`
+    std::int64_t bytes = 0;          // of the tensors with an open write
+    std::uint64_t hash = 0;
+  };
+
+  [[nodiscard]] std::uint32_t row_of(std::uint32_t o, std::uint32_t t) const {
+    const auto row = g_.producers[t];
+    return g_.producers.begin[t] +
+           static_cast<std::uint32_t>(std::lower_bound(row.begin(), row.end(), o) - row.begin());
+  }
+  [[nodiscard]] bool is_open(const place& at, std::uint32_t t) const {
+    for (std::uint32_t r = g_.producers.begin[t]; r < g_.producers.begin[t + 1]; ++r)
+      if (at.open[r] != 0) return true;
+    return false;
+  }
+  static std::uint64_t mixed(std::uint64_t x) noexcept {
+    x = (x + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  }
+  void open_all(place& at, std::uint32_t t) const {
+    at.bytes += g_.bytes[t];
+    for (std::uint32_t r = g_.producers.begin[t]; r < g_.producers.begin[t + 1]; ++r) {
+      at.open[r] = 1;
+      at.hash ^= mixed(r);
+    }
+  }
+  /// Goes from behind a compute to before it. Returns false, and does nothing, if nobody reads what it makes.
+  bool step_back(place& at, std::uint32_t o) const {
+    bool is_read = g_.has_effect(o);
+    for (const std::uint32_t t : g_.outputs[o]) is_read = is_read || at.open[row_of(o, t)] != 0;
+    if (!is_read) return false;
+    for (const std::uint32_t t : g_.outputs[o]) {
+      const std::uint32_t r = row_of(o, t);
+      if (at.open[r] == 0) continue;
+      at.open[r] = 0;
+      at.hash ^= mixed(r);
+      if (!is_open(at, t)) at.bytes -= g_.bytes[t];
+    }
+    for (const std::uint32_t t : g_.inputs[o])
+      if (!is_open(at, t)) open_all(at, t);
+    return true;
+  }
+
+  void begin_sweep() {
+    end_ = computes_.size();
+    behind_.open.assign(g_.producers.values.size(), 0);
+    behind_.bytes = 0;
+    behind_.hash = 0;
+    for (const std::uint32_t t : g_.final_outputs) open_all(behind_, t);
+  }
+
+  /// Goes on with the windows of one width. Returns false if it was stopped.
+  bool sweep(run_clock& clock) {
+    const std::size_t width = effort_.widths[width_];
+    while (end_ > 0) {
+      if (clock.should_stop()) return false;
+      clock.work(width * work_of::visit);
+      if (!solve(end_ - std::min(end_, width), clock)) return false;
+      for (std::size_t steps = std::max<std::size_t>(1, width / effort_.steps); steps > 0 && end_ > 0; --steps) {
+        --end_;
+        if (!step_back(behind_, computes_[end_]))
+          computes_.erase(computes_.begin() + static_cast<std::ptrdiff_t>(end_));
+      }
+    }
+    return true;
+  }
+
+  /// Solves the window from `begin` to end_. Returns false if it was stopped.
+  bool solve(std::size_t begin, run_clock& clock) {
+    before_ = behind_;
+    double time = 0;
+    std::uint64_t key = behind_.hash;
+    for (std::size_t k = end_; k-- > begin;) {
+      const std::uint32_t o = computes_[k];
+      key = mixed(key ^ o);
+      time += g_.time[o];
+      if (step_back(before_, o)) continue;
+      computes_.erase(computes_.begin() + static_cast<std::ptrdiff_t>(k));  // what read it is gone
+      --end_;
+      time -= g_.time[o];
+    }
+    const std::size_t most = effort_.max_states[level_];
+    std::size_t& solved = solved_[key];
+    if (solved >= most) return true;
+    take_part(begin);
+    window::states search(part_, time * (1 - 1e-9));
+    using outcome = window::states::outcome;
+    const outcome end = search.run(most, clock);
+    if (end == outcome::gave_up && clock.should_stop()) return false;
+    solved = end == outcome::none_better ? std::numeric_limits<std::size_t>::max() : most;
+    if (end != outcome::better) return true;
+    const std::vector<std::uint32_t> found = search.found();
+    const auto at = computes_.begin() + static_cast<std::ptrdiff_t>(begin);
+    computes_.insert(computes_.erase(at, computes_.begin() + static_cast<std::ptrdiff_t>(end_)), found.begin(),
+                     found.end());
+    end_ = begin + found.size();
+    improved_ = true;
+    return true;
+  }
+
+  /// Makes the part of the window from `begin` to end_, whose places are before_ and behind_.
+  void take_part(std::size_t begin) {
+    std::vector<std::uint32_t>& operations = part_.operations;
+    operations.assign(computes_.begin() + static_cast<std::ptrdiff_t>(begin),
+                      computes_.begin() + static_cast<std::ptrdiff_t>(end_));
+    std::sort(operations.begin(), operations.end());
+    operations.erase(std::unique(operations.begin(), operations.end()), operations.end());
+    add_optional();
+    const std::size_t runnable = operations.size();
+    // All tensors that these touch, and all that write them.
+    part_.tensors.clear();
+    const auto touch = [&](std::uint32_t t) {
+      if (std::exchange(touched_[t], 1) == 0) part_.tensors.push_back(t);
+    };
+    for (const std::uint32_t o : operations) {
+      for (const std::uint32_t t : g_.inputs[o]) touch(t);
+      for (const std::uint32_t t : g_.outputs[o]) touch(t);
+    }
+    std::sort(part_.tensors.begin(), part_.tensors.end());
+    for (std::size_t i = 0; i < part_.tensors.size(); ++i)
+      for (const std::uint32_t o : g_.producers[part_.tensors[i]]) operations.push_back(o);
+    std::sort(operations.begin() + static_cast<std::ptrdiff_t>(runnable), operations.end());
+    const std::vector<std::uint32_t> own(operations.begin(),
+                                         operations.begin() + static_cast<std::ptrdiff_t>(runnable));
+    std::sort(operations.begin(), operations.end());
+    operations.erase(std::unique(operations.begin(), operations.end()), operations.end());
+    part_.may_run.assign(operations.size(), 0);
+    for (std::size_t i = 0; i < operations.size(); ++i)
+      part_.may_run[i] = std::binary_search(own.begin(), own.end(), operations[i]);
+    build_graph();
+    for (const std::uint32_t t : part_.tensors) touched_[t] = 0;
+  }
+
+  /// Adds operations that make again what is there at the beginning: those that free most bytes for their time.
+  void add_optional() {
+    std::vector<std::uint32_t>& operations = part_.operations;
+    const std::size_t own = operations.size();
+    const auto runs = [&](std::uint32_t o) {
+      return std::binary_search(operations.begin(), operations.begin() + static_cast<std::ptrdiff_t>(own), o);
+    };
+    std::vector<std::pair<double, std::uint32_t>> found;  // time for each byte, operation
+    for (std::uint32_t t = 0; t < g_.num_tensors; ++t) {
+      if (g_.bytes[t] == 0 || g_.producers[t].size() != 1 || before_.open[g_.producers.begin[t]] == 0) continue;
+      const std::uint32_t o = g_.producers[t][0];
+      if (g_.once[o] != 0 || runs(o)) continue;
+      const auto is_there = [&](std::uint32_t u) {
+        const auto writers = g_.producers[u];
+        return is_open(before_, u) || (writers.size() == 1 && runs(writers[0]));
+      };
+      const auto reads = g_.inputs[o];
+      if (std::all_of(reads.begin(), reads.end(), is_there))
+        found.emplace_back(g_.time[o] / static_cast<double>(g_.bytes[t]), o);
+    }
+    std::sort(found.begin(), found.end());
+    for (std::size_t i = 0; i < found.size() && i < most_optional; ++i) operations.push_back(found[i].second);
+    std::sort(operations.begin(), operations.end());
+    operations.erase(std::unique(operations.begin(), operations.end()), operations.end());
+  }
+
+  void build_graph() {
+    flat_graph& g = part_.graph;
+    const std::vector<std::uint32_t>& operations = part_.operations;
+    const std::vector<std::uint32_t>& tensors = part_.tensors;
+    g = {};
+    g.num_operations = static_cast<std::uint32_t>(operations.size());
+    g.num_tensors = static_cast<std::uint32_t>(tensors.size());
+    const auto number_of = [&](std::uint32_t t) {
+      return static_cast<std::uint32_t>(std::lower_bound(tensors.begin(), tensors.end(), t) - tensors.begin());
+    };
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      const std::uint32_t o = operations[i];
+      if (part_.may_run[i] != 0)
+        for (const std::uint32_t t : g_.inputs[o]) g.inputs.values.push_back(number_of(t));
+      for (const std::uint32_t t : g_.outputs[o])
+        if (touched_[t] != 0) g.outputs.values.push_back(number_of(t));
+      g.inputs.end_row();
+      g.outputs.end_row();
+      g.time.push_back(g_.time[o]);
+      g.workspace.push_back(g_.workspace[o]);
+      g.once.push_back(g_.once[o]);
+      g.needed_time += g_.time[o];
+    }
+    g.needed.assign(operations.size(), 1);
+    g.producers = g.outputs.transposed(tensors.size());
+    g.consumers = g.inputs.transposed(tensors.size());
+    part_.open_at_end.clear();
+    part_.open_at_begin.clear();
+    part_.budget = budget_ - behind_.bytes;
+    for (const std::uint32_t t : tensors) {
+      g.bytes.push_back(g_.bytes[t]);
+      const bool open = is_open(behind_, t);
+      g.final_output.push_back(open);
+      if (open) part_.budget += g_.bytes[t];
+      for (std::uint32_t r = g_.producers.begin[t]; r < g_.producers.begin[t + 1]; ++r) {
+        part_.open_at_end.push_back(behind_.open[r]);
+        part_.open_at_begin.push_back(before_.open[r]);
+      }
+    }
+  }
+
+  const flat_graph& g_;
+  std::int64_t budget_;
+  window_effort effort_;
+  std::vector<std::uint32_t> computes_;
+  std::size_t level_ = 0, width_ = 0, end_ = 0;
+  bool improved_ = false;  // since the sweep of the narrowest windows
+  place behind_, before_;  // at the window's ends
+  window::part_of_step part_;
+  std::vector<std::uint8_t> touched_;                      // of a tensor, while a part is made
+  std::unordered_map<std::uint64_t, std::size_t> solved_;  // windows that need not be tried with so many states
+};
+
+}  // namespace REMAT_NAMESPACE::detail

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <stdexcept>
 #include <stop_token>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "remat/schedule/check.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
+#include "support/half_elsewhere.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"
 
@@ -40,33 +40,6 @@ start begin(std::uint64_t seed, std::uint32_t operations) {
   if (!r.valid()) return {free, {}, 0};
   return {free.with_budget(r.peak_bytes), {made.plan}, r.time};
 }
-
-/// A crew whose second process is this one, too: every other piece is sent there and back.
-class half_elsewhere final : public crew {
- public:
-  std::size_t elsewhere = 0;
-  std::function<void(byte_row&)> lose{};  // changes results; empty: does not
-
-  [[nodiscard]] std::size_t members() const noexcept override { return 2; }
-  void run(const piece_list& pieces, const run_control&) override {
-    const byte_row shared = pieces.shared();
-    const piece_kind kind = refine_pieces();
-    REQUIRE(kind.name == pieces.kind);
-    const piece_kind::runner there = kind.open(shared);
-    for (std::size_t i = 0; i < pieces.count; ++i) {
-      const run_control limits = pieces.limits(i, 2);
-      CHECK(limits.crew == nullptr);
-      if (i % 2 == 0) {
-        pieces.run(i, limits);
-        continue;
-      }
-      ++elsewhere;
-      byte_row result = there(pieces.encode(i), limits);
-      if (lose) lose(result);
-      pieces.take(i, result);
-    }
-  }
-};
 
 }  // namespace
 
@@ -111,15 +84,15 @@ TEST_CASE("a seed and a work limit decide the answer, whatever the threads, the 
     CHECK(one == with(2, 1));
     CHECK(one == with(3, 1));
     CHECK(one == with(8, 1));
-    half_elsewhere crew;
+    test::half_elsewhere crew({refine_pieces()});
     CHECK(one == with(1, 1, &crew));
     different_seeds += one != with(1, 2);
-    elsewhere += crew.elsewhere;
+    elsewhere += crew.sent["refine"];
     ++tried;
-    half_elsewhere broken;
-    broken.lose = [](byte_row& result) { result = detail::byte_writer().take(); };
-    if (crew.elsewhere > 0) CHECK_THROWS_AS((void)with(1, 1, &broken), bad_argument);
-    broken.lose = [](byte_row& result) {
+    test::half_elsewhere broken({refine_pieces()});
+    broken.spoil = [](byte_row& result) { result = detail::byte_writer().take(); };
+    if (crew.sent["refine"] > 0) CHECK_THROWS_AS((void)with(1, 1, &broken), bad_argument);
+    broken.spoil = [](byte_row& result) {
       detail::byte_reader in(result);
       std::vector<std::uint32_t> computes;
       in.get(computes);
@@ -130,7 +103,7 @@ TEST_CASE("a seed and a work limit decide the answer, whatever the threads, the 
       result = out.take();
       result.insert(result.end(), rest.begin(), rest.end());
     };
-    if (crew.elsewhere > 0)
+    if (crew.sent["refine"] > 0)
       CHECK_THROWS_WITH_AS((void)with(1, 1, &broken),
                            "refine: another process returned a schedule that breaks the rules", error);
   }
@@ -144,14 +117,14 @@ TEST_CASE("under a deadline, too, a crew takes part in long rounds") {
     const problem p = test::within(test::random_problem(seed, {.operations = 60}), 0.65);
     const solution first = evict(p, {.run = {.work_limit = 100'000}});
     if (!first.plan || first.time <= p.graph().needed_time) continue;
-    half_elsewhere crew;
+    test::half_elsewhere crew({refine_pieces()});
     refine_options options;
     options.run.time_limit = std::chrono::milliseconds(300);
     options.run.crew = &crew;
     const refine_result r = refine(p, std::vector<schedule>{*first.plan}, options);
     CHECK(check(p, r.plan).valid());
     CHECK(r.time <= first.time);
-    if (r.moves > 30'000) CHECK(crew.elsewhere > 0);  // a slow machine makes short rounds alone
+    if (r.moves > 30'000) CHECK(crew.sent["refine"] > 0);  // a slow machine makes short rounds alone
     break;
   }
 }

@@ -9,9 +9,7 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <new>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +17,7 @@
 
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/object_pool.hpp"
 #include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
 #include "remat/problem/detail/problem_bytes.hpp"
@@ -108,25 +107,15 @@ class search_pool {
 
   /// `annealing_search::anneal`; may be called on any thread.
   [[nodiscard]] round_answer anneal(std::span<const std::uint32_t> from, double hot, const run_control& limits) {
-    std::unique_ptr<annealing_search> search;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle_.empty()) {
-        search = std::move(idle_.back());
-        idle_.pop_back();
-      }
-    }
-    if (!search) search = std::make_unique<annealing_search>(p_);
+    std::unique_ptr<annealing_search> search = idle_.take([&] { return std::make_unique<annealing_search>(p_); });
     round_answer answer = search->anneal(from, hot, limits);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(search));
+    idle_.give(std::move(search));
     return answer;
   }
 
  private:
   const problem& p_;
-  std::mutex mutex_;  // of what follows
-  std::vector<std::unique_ptr<annealing_search>> idle_;
+  object_pool<annealing_search> idle_;
 };
 
 /// Appends an answer.
@@ -264,8 +253,6 @@ class refinement {
     static constexpr double heats[] = {1.2, 0.5, 2.5, 0.2};
     const double cooling = 1.0 - 0.8 * round / rounds_;
     const auto hot = [&](std::size_t i) { return heats[i % std::size(heats)] * cooling; };
-    std::stop_source stop;  // when a search has thrown, the others need not go on
-    const std::stop_callback pass_on(options_.run.stop, [&stop] { stop.request_stop(); });
     std::vector<round_answer> answers(searches_);
     std::size_t begun = 0;
     piece_list pieces;
@@ -273,7 +260,7 @@ class refinement {
     pieces.size = [](std::size_t) { return 1.0; };
     pieces.limits = [&](std::size_t i, std::size_t members) {
       run_control limits;
-      limits.stop = stop.get_token();
+      limits.stop = options_.run.stop;
       limits.seed = seed_of(c, round, i);
       if (by_work_ || !c.is_last) {
         limits.time_limit = clock_.left();
@@ -289,12 +276,7 @@ class refinement {
       return limits;
     };
     pieces.run = [&](std::size_t i, const run_control& limits) {
-      try {
-        answers[i] = pool_.anneal(all_[i].computes, hot(i), limits);
-      } catch (...) {
-        stop.request_stop();
-        throw;
-      }
+      answers[i] = pool_.anneal(all_[i].computes, hot(i), limits);
     };
     pieces.kind = search_kind;
     pieces.shared = [&] {
@@ -318,7 +300,6 @@ class refinement {
         throw error("refine: another process returned a schedule that breaks the rules");
     };
     run_control control = options_.run;
-    control.stop = stop.get_token();
     if (!is_worth_messages(c)) control.crew = nullptr;
     if (control.on_progress)
       control.on_progress = [&](progress news) {

@@ -425,7 +425,7 @@ class copy_search {
 
   /// True if a search takes so long that it may be sent to another process. `work`: its share.
   [[nodiscard]] static bool is_worth_messages(const run_clock& cycle, std::uint64_t work) {
-    constexpr std::uint64_t least_work = 20'000;  // some milliseconds
+    constexpr std::uint64_t least_work = 10'000;  // a millisecond or more
     constexpr std::chrono::milliseconds least_time(20);
     return work != run_control::no_work_limit ? work >= least_work : cycle.left() >= least_time;
   }

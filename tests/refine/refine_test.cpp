@@ -112,9 +112,9 @@ TEST_CASE("a seed and a work limit decide the answer, whatever the threads, the 
       computes.pop_back();
       detail::byte_writer out;
       out.put(computes);
-      const auto rest = in.rest();
-      result = out.take();
-      result.insert(result.end(), rest.begin(), rest.end());
+      byte_row changed = out.take();
+      changed.insert(changed.end(), in.rest().begin(), in.rest().end());
+      result = changed;
     };
     if (crew.sent["refine"] > 0)
       CHECK_THROWS_WITH_AS((void)with(1, 1, &broken),

@@ -72,6 +72,8 @@ class piece_times {
 }  // namespace detail
 
 /// Processes that run pieces together. `run_control::crew` refers to one; null means threads of this process.
+/// A solver asks its crew on the thread that called the solver alone: what runs on other threads, or as a piece, has
+/// none.
 class crew {
  public:
   crew() = default;

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -109,6 +110,22 @@ TEST_CASE("the exception of a piece leaves the call, and no more are begun") {
     pieces.report = [](std::size_t) { throw std::runtime_error("a report"); };
     if (threads == 1) CHECK_THROWS_WITH_AS(run_pieces(pieces, {.threads = threads}), "a report", std::runtime_error);
   }
+  // Those that run are asked to stop, and hear the caller's requests as well: otherwise these calls would not end.
+  piece_list pieces = numbered(2);
+  std::stop_source stop;
+  pieces.limits = [&](std::size_t, std::size_t) { return run_control{.stop = stop.get_token()}; };
+  std::atomic<int> waiting{0};
+  pieces.run = [&](std::size_t piece, const run_control& run) {
+    if (piece == 1) throw std::runtime_error("a piece");
+    while (!run.stop.stop_requested()) std::this_thread::yield();
+  };
+  CHECK_THROWS_WITH_AS(run_pieces(pieces, {.threads = 2}), "a piece", std::runtime_error);
+  pieces.run = [&](std::size_t, const run_control& run) {
+    if (++waiting == 2) stop.request_stop();
+    while (!run.stop.stop_requested()) std::this_thread::yield();
+  };
+  run_pieces(pieces, {.threads = 2});
+  CHECK(waiting == 2);
 }
 
 TEST_CASE("what a writer writes a reader reads, and no byte more") {

@@ -22,6 +22,7 @@
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
@@ -150,6 +151,17 @@ TEST_CASE("the groups of a hierarchy within one solve, by every method") {
               hiremate_with(branch_and_bound)(p.with_budget(p.graph().baseline_peak / 2), options)};
         },
         50'000);
+}
+
+TEST_CASE("the searches of refinement within one solve") {
+  const problem p = bundled("unet5-b16-256");
+  check_same(
+      solver_pieces(),
+      [&](const run_control& run) {
+        return std::vector<solution>{
+            refined(p.with_budget(p.graph().baseline_peak / 2), {.searches = 2, .splits = 0, .run = run})};
+      },
+      800'000);
 }
 
 TEST_CASE("searches for a tree decomposition, until one has a proof") {

@@ -44,10 +44,12 @@ class Ranks(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             expected = None
             for count, extra in ((0, ["--threads", "1"]), (0, ["--threads", "2"]), (1, []), (2, []), (3, [])):
-                done = run(count, GRAPH, *OPTIONS, "--json", *extra)
+                done = run(count, GRAPH, *OPTIONS, "--streams", "2", "--json", *extra)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), count)
                 got = answers(done)
                 self.assertEqual(len(got), 8)
+                self.assertEqual([a["streams"] for a in got], 8 * [2])
+                self.assertTrue(any(a["makespan"] for a in got))
                 expected = expected or got
                 self.assertEqual(got, expected, count)
             # One solve: its parts are shared.

@@ -18,6 +18,7 @@
 #include "remat/schedule/check.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive_copies.hpp"
+#include "support/half_elsewhere.hpp"
 #include "support/large_steps.hpp"
 #include "support/random_graph.hpp"
 
@@ -119,12 +120,29 @@ TEST_CASE("both budgets hold on real steps, and copies remove recomputation") {
   }
 }
 
-TEST_CASE("for a seed and a work limit the answer does not depend on threads") {
+TEST_CASE("for a seed and a work limit the answer does not depend on threads or a crew") {
   const problem p = test::within(test::bundled_problem("unet5-b16-256"), 0.5).with_link({});
   const solution one = offload(p, with_work(300'000, 1)), two = offload(p, with_work(300'000, 2));
   REQUIRE(one.plan);
   CHECK(one.plan == two.plan);
   CHECK(one.lower_bound == two.lower_bound);
+
+  std::size_t sent = 0;
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+    const problem q =
+        test::within(test::random_problem(seed, {.operations = 60}), 0.6).with_link({.out = 1, .in = 1, .latency = 0});
+    offload_options options = with_work(200'000, 1);
+    const solution here = offload(q, options);
+    test::half_elsewhere crew(solver_pieces());
+    options.run.crew = &crew;
+    const solution shared = offload(q, options);
+    CHECK(here.plan == shared.plan);
+    CHECK(here.statistics.work == shared.statistics.work);
+    sent += crew.sent["copies"];
+    crew.spoil = [](byte_row& result) { result.pop_back(); };
+    if (crew.sent["copies"] > 0) CHECK_THROWS_AS((void)offload(q, options), bad_argument);
+  }
+  CHECK(sent > 0);
 }
 
 TEST_CASE("auto uses the link, and is no slower than recomputation alone") {

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "remat/core/crew.hpp"
 #include "remat/method/no_remat.hpp"
 #include "support/data.hpp"
 
@@ -107,6 +108,39 @@ TEST_CASE("under a work limit the slices do not depend on the number of threads"
   const auto one = run(1);
   CHECK(one.first.back() == "closing");
   for (const unsigned threads : {2U, 3U, 8U}) CHECK(run(threads) == one);
+}
+
+TEST_CASE("with a crew of processes the parts run one after the other, each with the crew") {
+  class two_processes final : public crew {
+   public:
+    [[nodiscard]] std::size_t members() const noexcept override { return 2; }
+    void run(const piece_list&, const run_control&) override { FAIL("no part has pieces"); }
+  };
+  two_processes both;
+  const auto run = [](crew* others, unsigned threads) {
+    fixture f;
+    const auto caller = std::this_thread::get_id();
+    std::atomic<int> elsewhere{0};
+    for (const char* name : {"a", "b"}) {
+      race_part part = fixture::worker(name, 0.01);
+      part.run = [&elsewhere, caller, others, work = part.run](const race_state& now, run_clock& clock) {
+        elsewhere += std::this_thread::get_id() != caller;
+        if (others != nullptr) CHECK(clock.control().crew == others);
+        return work(now, clock);
+      };
+      f.all.add(part);
+    }
+    run_control limits = counted(100'000, threads);
+    limits.crew = others;
+    run_clock clock(limits);
+    f.all.run(clock, clock);
+    if (others != nullptr) CHECK(elsewhere == 0);
+    return std::pair(f.order, f.state.best.lower_bound);
+  };
+  const auto expected = run(nullptr, 1);
+  CHECK(run(nullptr, 2) == expected);
+  CHECK(run(&both, 1) == expected);
+  CHECK(run(&both, 2) == expected);
 }
 
 TEST_CASE("the closing part has the last slice, two fifths of the limits") {

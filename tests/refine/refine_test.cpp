@@ -5,14 +5,22 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <stop_token>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "remat/core/crew.hpp"
+#include "remat/core/detail/byte_stream.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/schedule/check.hpp"
+#include "support/data.hpp"
 #include "support/exhaustive.hpp"
+#include "support/half_elsewhere.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"
 
@@ -32,6 +40,19 @@ start begin(std::uint64_t seed, std::uint32_t operations) {
   const check_report r = check(free, made.plan);
   if (!r.valid()) return {free, {}, 0};
   return {free.with_budget(r.peak_bytes), {made.plan}, r.time};
+}
+
+/// A problem of tight memory, and a schedule that is not the fastest; none if the generator had no luck.
+std::optional<start> begin_hard(std::uint64_t seed, std::uint32_t operations) {
+  const problem p = test::within(test::random_problem(seed, {.operations = operations}), 0.65);
+  const solution s = evict(p, {.run = {.work_limit = 100'000}});
+  if (!s.plan || s.time <= p.graph().needed_time) return std::nullopt;
+  return start{p, {*s.plan}, s.time};
+}
+/// The first of these from `seed` on.
+start find_hard(std::uint64_t seed, std::uint32_t operations) {
+  for (;; ++seed)
+    if (std::optional<start> s = begin_hard(seed, operations)) return *s;
 }
 
 }  // namespace
@@ -59,24 +80,61 @@ TEST_CASE("never slower than the start, never over the budget, never below the o
   CHECK(optimal > tried * 9 / 10);
 }
 
-TEST_CASE("a seed and a work limit decide the answer, whatever the threads") {
-  std::size_t different_seeds = 0, tried = 0;
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    const start s = begin(seed, 30);
-    if (s.plans.empty()) continue;
-    const auto with = [&](unsigned threads, std::uint64_t chosen) {
-      return refine(s.p, s.plans, {.run = {.work_limit = 128'000, .seed = chosen, .threads = threads}}).plan;
+TEST_CASE("a seed and a work limit decide the answer, whatever the threads, the crew and the progress") {
+  std::size_t different_seeds = 0, tried = 0, elsewhere = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const std::optional<start> s = begin_hard(seed, 40);
+    if (!s) continue;
+    const auto with = [&](unsigned threads, std::uint64_t chosen, crew* others = nullptr) {
+      refine_options options{.searches = 3, .rounds = 2};
+      options.run = {.work_limit = 128'000, .seed = chosen, .threads = threads};
+      options.run.crew = others;
+      const refine_result r = refine(s->p, s->plans, options);
+      return std::pair(r.plan, r.moves);
     };
-    const schedule one = with(1, 1);
+    const auto one = with(1, 1);
     CHECK(one == with(1, 1));
     CHECK(one == with(2, 1));
     CHECK(one == with(3, 1));
     CHECK(one == with(8, 1));
-    different_seeds += !(one == with(1, 2));
+    test::half_elsewhere crew({refine_pieces()});
+    CHECK(one == with(1, 1, &crew));
+    different_seeds += one != with(1, 2);
+    elsewhere += crew.sent["refine"];
     ++tried;
+    test::half_elsewhere broken({refine_pieces()});
+    broken.spoil = [](byte_row& result) { result = detail::byte_writer().take(); };
+    if (crew.sent["refine"] > 0) CHECK_THROWS_AS((void)with(1, 1, &broken), bad_argument);
+    broken.spoil = [](byte_row& result) {
+      detail::byte_reader in(result);
+      std::vector<std::uint32_t> computes;
+      in.get(computes);
+      computes.pop_back();
+      detail::byte_writer out;
+      out.put(computes);
+      byte_row changed = out.take();
+      changed.insert(changed.end(), in.rest().begin(), in.rest().end());
+      result = changed;
+    };
+    if (crew.sent["refine"] > 0)
+      CHECK_THROWS_WITH_AS((void)with(1, 1, &broken),
+                           "refine: another process returned a schedule that breaks the rules", error);
   }
-  CHECK(tried > 10);
-  CHECK(different_seeds > 0);
+  CHECK(tried > 8);
+  CHECK(different_seeds > tried / 2);
+  CHECK(elsewhere > 15);
+}
+
+TEST_CASE("under a deadline, too, a crew takes part in long rounds") {
+  const start s = find_hard(0, 60);
+  test::half_elsewhere crew({refine_pieces()});
+  refine_options options;
+  options.run.time_limit = std::chrono::milliseconds(300);
+  options.run.crew = &crew;
+  const refine_result r = refine(s.p, s.plans, options);
+  CHECK(check(s.p, r.plan).valid());
+  CHECK(r.time <= s.time);
+  if (r.moves > 30'000) CHECK(crew.sent["refine"] > 0);  // a slow machine makes short rounds alone
 }
 
 TEST_CASE("a work limit is never exceeded") {
@@ -110,8 +168,7 @@ TEST_CASE("the limit does not decide how long an easy graph takes") {
 }
 
 TEST_CASE("a deadline is kept, a stop is heeded, progress is reported on the calling thread") {
-  const start s = begin(3, 40);
-  REQUIRE_FALSE(s.plans.empty());
+  const start s = find_hard(0, 60);
   const auto begun = std::chrono::steady_clock::now();
   std::size_t reports = 0;
   const auto caller = std::this_thread::get_id();
@@ -149,8 +206,7 @@ TEST_CASE("what cannot be a start is refused") {
 }
 
 TEST_CASE("an exception from the progress callback leaves the search") {
-  const start s = begin(3, 40);
-  REQUIRE_FALSE(s.plans.empty());
+  const start s = find_hard(0, 60);
   const refine_options options{.run = {.time_limit = std::chrono::seconds(5),
                                        .threads = 2,
                                        .on_progress = [](const progress&) { throw std::runtime_error("enough"); }}};

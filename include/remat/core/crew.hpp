@@ -72,6 +72,8 @@ class piece_times {
 }  // namespace detail
 
 /// Processes that run pieces together. `run_control::crew` refers to one; null means threads of this process.
+/// A solver asks its crew on the thread that called the solver alone: what runs on other threads, or as a piece, has
+/// none.
 class crew {
  public:
   crew() = default;
@@ -87,9 +89,9 @@ class crew {
 
 /// Runs all pieces by the crew of `control`, or without one on its threads, and returns when all have ended.
 ///
-/// Pieces that are expected to take longest begin first; the expectation learns from those that have ended. If pieces
-/// throw, no more are begun, and the exception of the least of them leaves the function when all that had begun have
-/// ended. Progress is reported on the caller's thread.
+/// Pieces that are expected to take longest begin first; the expectation learns from those that have ended. If a piece
+/// throws, no more are begun, those that run are asked to stop, and when they have ended, the exception of the least
+/// piece that has thrown leaves the function. Progress is reported on the caller's thread.
 void run_pieces(const piece_list& pieces, const run_control& control);
 
 namespace detail {

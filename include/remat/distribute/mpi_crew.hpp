@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "remat/core/crew.hpp"
+#include "remat/core/detail/byte_hash.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
@@ -192,14 +193,7 @@ class mpi_crew final : public crew {
     return ranks_.size() > 1 && !ended_ && std::this_thread::get_id() == owner_ && !running_;
   }
   [[nodiscard]] static std::uint64_t key_of(std::string_view kind, std::span<const std::byte> bytes) {
-    std::uint64_t key = bytes.size();
-    const auto mix = [&](std::uint64_t word) {
-      key = (key ^ word) * 0x9e3779b97f4a7c15U;
-      key ^= key >> 29U;
-    };
-    for (const char c : kind) mix(static_cast<unsigned char>(c));
-    for (const std::byte b : bytes) mix(static_cast<std::uint64_t>(b));
-    return key;
+    return detail::byte_hash(bytes)[0] ^ detail::byte_hash(std::as_bytes(std::span(kind)))[1];
   }
 
   /// One call of `run` on rank 0.

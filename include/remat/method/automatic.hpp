@@ -100,7 +100,8 @@ inline constexpr automatic_solver automatic{};
 
 /// The kinds of pieces in which solvers divide one solve: what a crew of other processes needs to take part in it.
 /// These are the ways to run the distinct parts of a hierarchy or a chain, in `rockmate`, `hiremate` and `automatic`,
-/// and the searches for a tree decomposition within a limit of time, in `twremat`.
+/// the searches of `refine`, in `refined` and all that improve schedules by it, those of `offload`, and those for a
+/// tree decomposition within a limit of time, in `twremat`.
 ///
 /// All processes give the same backend, that of the solver. It must outlive the kinds.
 [[nodiscard]] std::vector<piece_kind> solver_pieces(mip_backend_ref backend);

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "remat/core/crew.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
@@ -79,6 +80,9 @@ struct offload_solver {
 };
 /// The solver as a function object: `offload(p, options)`.
 inline constexpr offload_solver offload{};
+
+/// How another process runs the searches of `offload` for recomputation and copies together, for a crew.
+[[nodiscard]] piece_kind offload_pieces();
 
 }  // namespace REMAT_NAMESPACE
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 
+#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -41,10 +42,14 @@ struct refine_result {
 /// Throws `bad_argument` unless `starts` holds at least one schedule and each is legal, within the budget of `p`
 /// and without copies to the host, and for a lower bound that is NaN. The result has passed the exact checker. Work:
 /// `work_of::move` for each move; a work limit is never exceeded. Throws `std::bad_alloc` only before the first round.
-/// For a seed and a work limit the result is the same for any number of threads. Cancellation: polls every 32 moves,
-/// and within a move every 4096 steps of a search. `on_progress` is called between moves on the calling thread.
+/// A search for one round is a piece (`core/crew.hpp`), which a crew may run if rounds are long: for a seed and a work
+/// limit the result is the same for any number of threads and any crew. Cancellation: polls every 32 moves, and within
+/// a move every 4096 steps of a search. `on_progress` is called between moves on the calling thread.
 [[nodiscard]] refine_result refine(const problem& p, std::span<const schedule> starts,
                                    const refine_options& options = {});
+
+/// How another process runs the searches of `refine`, for a crew.
+[[nodiscard]] piece_kind refine_pieces();
 
 }  // namespace REMAT_NAMESPACE
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <mutex>
 #include <numeric>
+#include <stop_token>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
@@ -75,6 +76,7 @@ REMAT_INLINE void run_pieces_on_threads(const piece_list& pieces, const run_cont
   piece_queue queue(pieces, times);
   std::size_t finished = 0, failed = std::numeric_limits<std::size_t>::max();
   std::exception_ptr failure;
+  std::stop_source failing;  // pieces in flight must not keep the exception waiting
   run_team(members, [&](std::size_t k) {
     for (;;) {
       std::size_t piece = 0;
@@ -93,6 +95,10 @@ REMAT_INLINE void run_pieces_on_threads(const piece_list& pieces, const run_cont
         else
           limits.on_progress = nullptr;
         const run_clock clock(limits);
+        std::stop_source stop;
+        const std::stop_callback by_caller(limits.stop, [&stop] { stop.request_stop(); });
+        const std::stop_callback by_failure(failing.get_token(), [&stop] { stop.request_stop(); });
+        limits.stop = stop.get_token();
         pieces.run(piece, limits);
         std::size_t done = 0;
         {
@@ -107,6 +113,7 @@ REMAT_INLINE void run_pieces_on_threads(const piece_list& pieces, const run_cont
           failure = std::current_exception();
           failed = piece;
         }
+        failing.request_stop();
         return;
       }
     }

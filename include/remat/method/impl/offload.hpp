@@ -11,22 +11,28 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "remat/bound/offload.hpp"
+#include "remat/core/crew.hpp"
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/team.hpp"
+#include "remat/core/detail/object_pool.hpp"
+#include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/refined.hpp"
+#include "remat/problem/detail/problem_bytes.hpp"
 #include "remat/refine/detail/copy_operations.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
 #include "remat/refine/detail/copy_refinement.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/schedule/detail/schedule_bytes.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
@@ -35,11 +41,123 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::offload_solve {
 
+/// The name of the kind of the pieces.
+inline constexpr std::string_view search_kind = "copies";
+
+/// When a search may end.
+struct search_goal {
+  double lower_bound = 0, gap = 0;
+};
+
+/// What a search has found in a cycle.
+struct cycle_answer {
+  copy_refinement::state state{};  // of the best schedule
+  schedule plan{};
+  double time = std::numeric_limits<double>::infinity();  // of it; infinite: there is none
+  std::uint64_t work = 0;
+};
+
+/// How much of the limits of a search is spent, from 0 to 1.
+[[nodiscard]] inline double spent(const run_clock& own, std::uint64_t moves) {
+  constexpr double moves_without_limit = 2000;
+  const run_control& limits = own.control();
+  const bool has_work = limits.work_limit != run_control::no_work_limit;
+  const bool has_time = limits.time_limit != std::chrono::nanoseconds::max();
+  double out = has_work || has_time ? 0 : static_cast<double>(moves) / moves_without_limit;
+  if (has_work)
+    out = static_cast<double>(own.work_done()) / static_cast<double>(std::max<std::uint64_t>(1, limits.work_limit));
+  if (has_time)
+    out = std::max(out, own.seconds() / std::max(1e-9, std::chrono::duration<double>(limits.time_limit).count()));
+  return out;
+}
+
+/// One search in one cycle: the temperature falls to 0 while the limits are spent. It depends on nothing that the same
+/// object did before.
+[[nodiscard]] inline cycle_answer anneal(copy_refinement& search, const problem& p, copy_refinement::state from,
+                                         double heat, const search_goal& goal, const run_control& limits) {
+  run_clock own(limits);
+  cycle_answer out;
+  search.begin(limits.seed);
+  search.planner.must_stop = [&own] { return own.should_stop(); };
+  if (search.start(std::move(from))) {
+    const double beyond = search.time() - p.graph().needed_time;
+    const double scale = heat * beyond / static_cast<double>(1 + search.num_choices());
+    for (std::uint64_t move = 0; !is_within_gap(search.best_time(), goal.lower_bound, goal.gap); ++move) {
+      const double f = spent(own, move);
+      if (f >= 1 || own.should_stop()) break;
+      search.temperature = f > 0.9 ? 0 : scale * (1 - f) * (1 - f);
+      own.work(search.size() * work_of::visit);
+      search.random_move();
+      own.report({.stage = "copies", .best_objective = search.best_time()});
+    }
+    out.state = search.best_state();
+    out.plan = search.best();
+    out.time = search.best_time();
+  }
+  search.planner.must_stop = nullptr;
+  out.work = own.work_done();
+  return out;
+}
+
+/// Objects for the searches that run at the same time.
+class search_pool {
+ public:
+  explicit search_pool(const problem& p) : p_(p) {}
+  /// `anneal` with one of the objects; may be called on any thread.
+  [[nodiscard]] cycle_answer anneal(copy_refinement::state from, double heat, const search_goal& goal,
+                                    const run_control& limits) {
+    std::unique_ptr<copy_refinement> search = idle_.take([&] { return std::make_unique<copy_refinement>(p_); });
+    cycle_answer answer = offload_solve::anneal(*search, p_, std::move(from), heat, goal, limits);
+    idle_.give(std::move(search));
+    return answer;
+  }
+
+ private:
+  const problem& p_;
+  object_pool<copy_refinement> idle_;
+};
+
+/// Appends a state.
+inline void put(byte_writer& out, const copy_refinement::state& s) {
+  out.put(s.computes);
+  out.put(s.bytes_exponent);
+  out.put(s.lead);
+  out.put(s.factor);
+}
+
+/// Reads the state that `put` wrote.
+[[nodiscard]] inline copy_refinement::state get_state(byte_reader& in) {
+  copy_refinement::state s;
+  in.get(s.computes);
+  in.get(s.bytes_exponent);
+  in.get(s.lead);
+  in.get(s.factor);
+  return s;
+}
+
+/// Appends an answer.
+inline void put(byte_writer& out, const cycle_answer& answer) {
+  put(out, answer.state);
+  put(out, answer.plan);
+  out.put(answer.time);
+  out.put(answer.work);
+}
+
+/// Reads the answer that `put` wrote.
+[[nodiscard]] inline cycle_answer get_answer(byte_reader& in) {
+  cycle_answer answer;
+  answer.state = get_state(in);
+  answer.plan = get_schedule(in);
+  in.get(answer.time);
+  in.get(answer.work);
+  return answer;
+}
+
 /// One call of `offload` on a problem with a link.
 class copy_search {
  public:
   copy_search(const problem& p, const offload_options& options, run_clock& clock, solution& best)
-      : p_(p), options_(options), clock_(clock), best_(best), planner_(p) {
+      : p_(p), options_(options), clock_(clock), best_(best), planner_(p), pool_(p) {
     planner_.must_stop = [this] { return clock_.should_stop(); };
   }
   copy_search(const copy_search&) = delete;  // the planner refers to it
@@ -73,7 +191,6 @@ class copy_search {
   static constexpr std::uint32_t most_searched = 1U << 16;  // operations for more than one search
   static constexpr double heats[] = {0.2, 0.5, 0.1, 1.0};
   static constexpr double longer = 4;  // each cycle than the one before
-  static constexpr double moves_without_limit = 2000;
 
   [[nodiscard]] bool is_over() {
     if (best_.status == solve_status::infeasible || best_.is_within(options_.gap)) return true;
@@ -243,81 +360,85 @@ class copy_search {
   void refine_copies() {
     if (candidates_.empty() || is_over()) return;
     const std::size_t count = p_.graph().num_operations > most_searched ? 1 : num_searches;
-    for (std::size_t i = 0; i < count; ++i) {
-      searches_.push_back(std::make_unique<copy_refinement>(p_, clock_.control().seed * 1000003 + i));
-      states_.push_back(candidates_[i % candidates_.size()].state);
-    }
+    for (std::size_t i = 0; i < count; ++i) states_.push_back(candidates_[i % candidates_.size()].state);
     candidates_.clear();
     double left = 1 + longer + longer * longer;
+    std::uint64_t number = 0;
     for (double length = 1; left > 0 && !is_over(); length *= longer) {
       run_clock cycle = clock_.part(std::min(1.0, length / left), "copies");
       left -= length;
-      run_cycle(cycle);
-      for (const auto& search : searches_)
-        if (search->best_time() < best_.time)
-          accept(p_, best_, search->best(), by_part(offload_solver::name, "copies"));
-      exchange();
+      const std::vector<cycle_answer> answers = run_cycle(cycle, number++);
+      for (const cycle_answer& a : answers)
+        if (a.time < best_.time) accept(p_, best_, a.plan, by_part(offload_solver::name, "copies"));
+      exchange(answers);
     }
   }
 
-  /// Lets each search anneal once, on all threads. A search depends on nothing that another one does.
-  void run_cycle(run_clock& cycle) {
-    const std::size_t count = searches_.size();
-    const std::size_t threads = std::min<std::size_t>(clock_.control().thread_count(), count);
+  /// Lets each search anneal once, as a piece. A search depends on nothing that another one does.
+  [[nodiscard]] std::vector<cycle_answer> run_cycle(run_clock& cycle, std::uint64_t number) {
+    const std::size_t count = states_.size();
     const std::uint64_t work = share_of(cycle.work_left(), 1.0 / static_cast<double>(count));
-    std::vector<std::uint64_t> done(count, 0);
-    run_team(threads, [&](std::size_t thread) {
-      for (std::size_t i = thread; i < count; i += threads) {
-        run_control limits = cycle.limits(1.0 / static_cast<double>((count - i + threads - 1) / threads));
-        limits.work_limit = work;
-        run_clock own(limits);
-        anneal(*searches_[i], states_[i], heats[i % std::size(heats)], own, thread == 0);
-        done[i] = own.work_done();
-      }
-    });
-    for (const std::uint64_t units : done) cycle.work(units);
+    const auto heat = [](std::size_t i) { return heats[i % std::size(heats)]; };
+    const search_goal goal{best_.lower_bound, options_.gap};
+    std::vector<cycle_answer> answers(count);
+    std::size_t begun = 0;
+    piece_list pieces;
+    pieces.count = count;
+    pieces.size = [](std::size_t) { return 1.0; };
+    pieces.limits = [&](std::size_t i, std::size_t members) {
+      const std::size_t turns = (count - begun++ + members - 1) / members;
+      run_control limits = cycle.limits(1.0 / static_cast<double>(turns));
+      limits.work_limit = work;
+      limits.seed = splitmix64(splitmix64(splitmix64(limits.seed) ^ number) ^ i);
+      return limits;
+    };
+    pieces.run = [&](std::size_t i, const run_control& limits) {
+      answers[i] = pool_.anneal(states_[i], heat(i), goal, limits);
+    };
+    pieces.kind = search_kind;
+    pieces.shared = [&] {
+      byte_writer out;
+      put(out, p_);
+      return out.take();
+    };
+    pieces.encode = [&](std::size_t i) {
+      byte_writer out;
+      put(out, states_[i]);
+      out.put(heat(i));
+      out.put(goal.lower_bound);
+      out.put(goal.gap);
+      return out.take();
+    };
+    pieces.take = [&](std::size_t i, std::span<const std::byte> bytes) {
+      byte_reader in(bytes);
+      answers[i] = get_answer(in);
+      if (std::isfinite(answers[i].time) && !check(p_, answers[i].plan).valid())
+        throw error("offload: another process returned a schedule that breaks the rules");
+    };
+    run_control control = clock_.control();
+    if (control.on_progress) control.on_progress = [&](const progress& news) { cycle.report(news); };
+    if (!is_worth_messages(cycle, work)) control.crew = nullptr;
+    run_pieces(pieces, control);
+    for (const cycle_answer& a : answers) cycle.work(a.work);
+    return answers;
   }
 
-  /// One search: the temperature falls to 0 while the limits of `own` are spent.
-  void anneal(copy_refinement& search, copy_refinement::state from, double heat, run_clock& own, bool reports) {
-    search.planner.must_stop = [&own] { return own.should_stop(); };
-    if (search.start(std::move(from))) {
-      const double beyond = search.time() - p_.graph().needed_time;
-      const double scale = heat * beyond / static_cast<double>(1 + search.num_choices());
-      for (std::uint64_t move = 0; !is_within_gap(search.best_time(), best_.lower_bound, options_.gap); ++move) {
-        const double f = spent(own, move);
-        if (f >= 1 || own.should_stop()) break;
-        search.temperature = f > 0.9 ? 0 : scale * (1 - f) * (1 - f);
-        own.work(search.size() * work_of::visit);
-        search.random_move();
-        if (reports) clock_.report({.stage = "copies", .best_objective = search.best_time()});
-      }
-    }
-    search.planner.must_stop = nullptr;
-  }
-  /// How much of the limits of a search is spent, from 0 to 1.
-  [[nodiscard]] static double spent(const run_clock& own, std::uint64_t moves) {
-    const run_control& limits = own.control();
-    const bool has_work = limits.work_limit != run_control::no_work_limit;
-    const bool has_time = limits.time_limit != std::chrono::nanoseconds::max();
-    double out = has_work || has_time ? 0 : static_cast<double>(moves) / moves_without_limit;
-    if (has_work)
-      out = static_cast<double>(own.work_done()) / static_cast<double>(std::max<std::uint64_t>(1, limits.work_limit));
-    if (has_time)
-      out = std::max(out, own.seconds() / std::max(1e-9, std::chrono::duration<double>(limits.time_limit).count()));
-    return out;
+  /// True if a search takes so long that it may be sent to another process. `work`: its share.
+  [[nodiscard]] static bool is_worth_messages(const run_clock& cycle, std::uint64_t work) {
+    constexpr std::uint64_t least_work = 10'000;  // a millisecond or more
+    constexpr std::chrono::milliseconds least_time(20);
+    return work != run_control::no_work_limit ? work >= least_work : cycle.left() >= least_time;
   }
 
   /// The worst search goes on from the best schedule, the others from their own best. One that was stopped before it
   /// had a schedule begins again.
-  void exchange() {
-    const auto is_faster = [](const auto& a, const auto& b) { return a->best_time() < b->best_time(); };
-    const auto worst = std::max_element(searches_.begin(), searches_.end(), is_faster);
-    const auto best = std::min_element(searches_.begin(), searches_.end(), is_faster);
-    for (auto search = searches_.begin(); search != searches_.end(); ++search) {
-      const copy_refinement& from = search == worst ? **best : **search;
-      if (std::isfinite(from.best_time()))
-        states_[static_cast<std::size_t>(search - searches_.begin())] = from.best_state();
+  void exchange(const std::vector<cycle_answer>& answers) {
+    const auto is_faster = [](const cycle_answer& a, const cycle_answer& b) { return a.time < b.time; };
+    const auto worst = std::max_element(answers.begin(), answers.end(), is_faster);
+    const auto best = std::min_element(answers.begin(), answers.end(), is_faster);
+    for (auto answer = answers.begin(); answer != answers.end(); ++answer) {
+      const cycle_answer& from = answer == worst ? *best : *answer;
+      if (std::isfinite(from.time)) states_[static_cast<std::size_t>(answer - answers.begin())] = from.state;
     }
   }
 
@@ -333,8 +454,8 @@ class copy_search {
   copy_planner planner_;
   offload_bound_result floor_;
   std::vector<candidate> candidates_;  // the fastest first
-  std::vector<std::unique_ptr<copy_refinement>> searches_;
-  std::vector<copy_refinement::state> states_;  // from which each goes on
+  search_pool pool_;
+  std::vector<copy_refinement::state> states_;  // from which each search goes on
   stop_reason stopped_ = stop_reason::none;
 };
 
@@ -347,6 +468,31 @@ inline void require_legal(const problem& p, const std::vector<schedule>& starts)
 }
 
 }  // namespace detail::offload_solve
+
+REMAT_INLINE piece_kind offload_pieces() {
+  namespace own = detail::offload_solve;
+  struct opened {
+    explicit opened(problem q) : p(std::move(q)), pool(p) {}
+    problem p;
+    own::search_pool pool;
+  };
+  const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
+    detail::byte_reader in(shared);
+    const auto all = std::make_shared<opened>(detail::get_problem(in));
+    return [all](std::span<const std::byte> piece, const run_control& run) {
+      detail::byte_reader from(piece);
+      detail::copy_refinement::state state = own::get_state(from);
+      const auto heat = from.get<double>();
+      own::search_goal goal;
+      from.get(goal.lower_bound);
+      from.get(goal.gap);
+      detail::byte_writer out;
+      own::put(out, all->pool.anneal(std::move(state), heat, goal, run));
+      return out.take();
+    };
+  };
+  return {std::string(own::search_kind), open};
+}
 
 REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload_options& options) const {
   require_valid_options(name, options);

@@ -9,12 +9,11 @@
 #include <functional>
 #include <limits>
 #include <new>
-#include <stop_token>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "remat/core/detail/team.hpp"
+#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/problem/problem.hpp"
@@ -95,7 +94,8 @@ struct race_part {
 ///
 /// Cost is work under a work limit, otherwise wall clock time. Two parts run side by side if the second one's turn
 /// would come soon anyway: with two threads or more, and always under a work limit, so that the slices, and with them
-/// the answer, do not depend on the number of threads. Without any limit each part runs once.
+/// the answer, do not depend on the number of threads. With a crew, which takes one part's pieces at a time, these two
+/// run one after the other. Without any limit each part runs once.
 class race {
  public:
   /// `state` must outlive the race.
@@ -117,7 +117,8 @@ class race {
     if (!counted_ && !timed) return run_each_once(clock);
     const double total = left(clock);
     first_slice_ = std::clamp(0.5 * cost(opening), 0.002 * total, 0.04 * total);
-    const std::size_t side_by_side = counted_ ? 2 : std::min<std::size_t>(2, limits.thread_count());
+    const std::size_t threads = has_crew(clock) ? 1 : limits.thread_count();
+    const std::size_t side_by_side = counted_ ? 2 : std::min<std::size_t>(2, threads);
     while (!is_over(clock)) {
       const double rest = left(clock);
       const slices next = choose(rest, total, side_by_side);
@@ -149,6 +150,11 @@ class race {
   [[nodiscard]] double left(const run_clock& clock) const {
     if (counted_) return static_cast<double>(clock.work_left());
     return std::chrono::duration<double>(clock.left()).count();
+  }
+  /// True if processes run the pieces of a part. Parts then run one after the other, since only one can ask the crew.
+  [[nodiscard]] static bool has_crew(const run_clock& clock) {
+    const crew* const all = clock.control().crew;
+    return all != nullptr && all->members() > 1;
   }
   [[nodiscard]] bool is_done() const {
     return state_.best.status == solve_status::infeasible || !std::isfinite(state_.best.lower_bound) ||
@@ -238,35 +244,29 @@ class race {
     if (next.parts.size() == 1) return run_slice(entries_[next.parts[0]], clock, share);
 
     // Under a work limit, what is left is for all parts of this round together.
-    const auto n = static_cast<unsigned>(next.parts.size());
-    run_control limits = clock.limits(counted_ ? std::min(share, 0.9 / n) : share);
-    std::stop_source stop;
-    const std::stop_callback pass_on(limits.stop, [&stop] { stop.request_stop(); });
-    limits.stop = stop.get_token();
-    const unsigned threads = limits.thread_count();
-    limits.threads = std::max(1U, threads / n);
+    const std::size_t n = next.parts.size();
+    const run_control limits = clock.limits(counted_ ? std::min(share, 0.9 / static_cast<double>(n)) : share);
     std::vector<race_slice> found(n);
     std::vector<double> costs(n);
     std::vector<std::uint64_t> work(n);
     std::vector<std::uint8_t> out_of_memory(n);
-    const auto one = [&](std::size_t k) {
-      run_control own = limits;
-      if (k == 0 && clock.is_heard()) own.on_progress = [&](const progress& news) { clock.report(news); };
-      run_clock part(std::move(own));
-      try {
-        found[k] = run_guarded(entries_[next.parts[k]], part);
-      } catch (...) {
-        stop.request_stop();  // the other part must not keep the exception waiting
-        throw;
-      }
+    piece_list pieces;
+    pieces.count = n;
+    pieces.size = [](std::size_t) { return 1.0; };
+    pieces.limits = [&](std::size_t, std::size_t) { return limits; };
+    pieces.run = [&](std::size_t k, const run_control& own) {
+      run_clock part(own);
+      found[k] = run_guarded(entries_[next.parts[k]], part);
       costs[k] = cost(part);
       work[k] = part.work_done();
       out_of_memory[k] = part.is_out_of_memory();
     };
-    if (threads > 1) {
-      run_team(n, one);
+    run_control control = limits;
+    if (clock.is_heard()) control.on_progress = [&](const progress& news) { clock.report(news); };
+    if (has_crew(clock)) {
+      for (std::size_t k = 0; k < n; ++k) pieces.run(k, control);  // each with the whole crew
     } else {
-      for (std::size_t k = 0; k < n; ++k) one(k);
+      run_pieces(pieces, control);
     }
     for (std::size_t k = 0; k < n; ++k) {
       clock.work(work[k]);

@@ -9,26 +9,18 @@
 #include <span>
 #include <string>
 
+#include "remat/core/detail/byte_hash.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/splitmix64.hpp"
 #include "remat/problem/detail/operation_record.hpp"
 
 namespace REMAT_NAMESPACE {
 
 namespace detail::digests {
 
-/// Two chains of permutations over words of eight bytes, the last one filled with zeros; the length comes first.
 [[nodiscard]] inline digest digest_of(std::span<const std::byte> bytes) noexcept {
-  digest out{splitmix64(bytes.size()), splitmix64(~std::uint64_t{bytes.size()})};
-  for (std::size_t at = 0; at < bytes.size(); at += 8) {
-    std::uint64_t word = 0;
-    const std::size_t end = std::min<std::size_t>(8, bytes.size() - at);
-    for (std::size_t i = 0; i < end; ++i) word |= std::to_integer<std::uint64_t>(bytes[at + i]) << (8 * i);
-    out.high = splitmix64(out.high ^ word);
-    out.low = splitmix64((out.low ^ word) * 0xff51afd7ed558ccdU);
-  }
-  return out;
+  const auto [high, low] = byte_hash(bytes);
+  return {high, low};
 }
 
 }  // namespace detail::digests

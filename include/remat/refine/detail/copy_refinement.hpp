@@ -33,7 +33,7 @@ namespace REMAT_NAMESPACE::detail {
 class copy_refinement {
  public:
   /// `p` must outlive this object and have a link.
-  copy_refinement(const problem& p, std::uint64_t seed)
+  explicit copy_refinement(const problem& p, std::uint64_t seed = 0)
       : planner(p), graph_(p.graph()), random_(seed), rerunnable_(rerunnable_operations(graph_)) {}
   copy_refinement(const copy_refinement&) = delete;  // its users refer to the planner
   copy_refinement& operator=(const copy_refinement&) = delete;
@@ -47,6 +47,9 @@ class copy_refinement {
     double bytes_exponent = 0, lead = 0;  // of the preference
     std::vector<float> factor{};          // … of a tensor
   };
+
+  /// Begins the random numbers of a seed.
+  void begin(std::uint64_t seed) { random_ = random_source(seed); }
 
   /// Continues from a state, and forgets the best schedule. Returns whether copies make it fit.
   bool start(state from) {

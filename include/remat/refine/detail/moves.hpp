@@ -28,7 +28,7 @@ class refine_moves {
   using node = timeline::node;  ///< A compute of the schedule.
 
   /// `plan` must outlive this object; the moves keep it legal and within its budget.
-  refine_moves(timeline& plan, std::uint64_t seed) : plan_(plan), graph_(plan.graph()), random_(seed) {
+  explicit refine_moves(timeline& plan, std::uint64_t seed = 0) : plan_(plan), graph_(plan.graph()), random_(seed) {
     for (std::uint32_t t = 0; t < graph_.num_tensors; ++t)
       if (graph_.bytes[t] > 0 && is_recomputable(t))
         droppable_.push_back({graph_.bytes[t], graph_.time[graph_.producers[t][0]], t});
@@ -36,6 +36,9 @@ class refine_moves {
                      [](const candidate& a, const candidate& b) { return a.bytes > b.bytes; });
     seen_.assign(graph_.num_operations, 0);
   }
+
+  /// Begins the random numbers of a seed.
+  void begin(std::uint64_t seed) { random_ = random_source(seed); }
 
   double temperature = 0;        ///< in units of time; 0: no move makes the schedule slower
   std::size_t max_repairs = 12;  ///< tensors that one repair may drop

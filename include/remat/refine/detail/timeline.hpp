@@ -59,9 +59,12 @@ class timeline {
 
   /// Replaces the schedule by a legal one, which may exceed the budget. The nodes are then numbered 2, 3, … in their
   /// order. O(length) time.
-  void load(const schedule& plan) {
+  void load(const schedule& plan) { load(computes_of(plan)); }
+  /// \overload
+  /// `computes`: those of a legal schedule.
+  void load(std::span<const std::uint32_t> computes) {
     const flat_graph& g = *graph_;
-    const schedule tidy = schedule_computes(g, computes_of(plan));
+    const schedule tidy = schedule_computes(g, computes);
     clear();
     std::vector<std::uint8_t> allocated(g.num_tensors, 0);
     for (const step& now : tidy.steps) {

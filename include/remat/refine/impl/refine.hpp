@@ -4,21 +4,25 @@
 #include "remat/refine/refine.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <new>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/team.hpp"
+#include "remat/core/detail/object_pool.hpp"
+#include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
+#include "remat/problem/detail/problem_bytes.hpp"
 #include "remat/refine/detail/moves.hpp"
+#include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 
@@ -26,47 +30,61 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::refinement {
 
-/// One search: a timeline, its moves, and the best schedule that the search has seen.
+/// The name of the kind of the pieces.
+inline constexpr std::string_view search_kind = "refine";
+
+/// What a search has found in a round.
+struct round_answer {
+  std::vector<std::uint32_t> computes{};
+  double time = std::numeric_limits<double>::infinity();
+  std::uint64_t moves = 0;  // made; 0: the rest says nothing
+};
+
+/// A timeline and its moves. A round depends on nothing that the same object did before.
 class annealing_search {
  public:
-  /// `must_stop`: see `refine_moves`; called on the thread of the search.
-  annealing_search(const problem& p, std::uint64_t seed, std::function<bool()> must_stop)
-      : plan_(p), moves_(plan_, seed) {
-    moves_.must_stop = std::move(must_stop);
-  }
+  explicit annealing_search(const problem& p) : plan_(p), moves_(plan_) {}
+  annealing_search(const annealing_search&) = delete;  // the moves refer to the plan
+  annealing_search& operator=(const annealing_search&) = delete;
 
-  /// Continues from a legal schedule within the budget. What was found before is forgotten.
-  void start(const schedule& from) {
+  /// One round: anneals from the computes of a legal schedule within the budget. The temperature falls from `hot` (in
+  /// units of the mean time per recomputation) to 0 while the limits are spent: the moves that a work limit allows, or
+  /// without one the time. Returns the best schedule seen.
+  [[nodiscard]] round_answer anneal(std::span<const std::uint32_t> from, double hot, const run_control& limits) {
+    run_clock clock(limits);
+    const bool counted = limits.work_limit != run_control::no_work_limit;
+    const std::uint64_t moves = counted ? limits.work_limit / work_of::move : run_control::no_work_limit;
+    if (moves == 0 || clock.should_stop()) return {};
     plan_.load(from);
     plan_.keep();
-    best_time_ = plan_.time();
-    best_ = plan_.computes();
-  }
-
-  /// Makes at most `moves` moves. The temperature falls from `hot` (in units of the mean time per recomputation) to 0
-  /// while `fraction(moves made)` rises from 0 to 1, which ends the round.
-  template <class Fraction>
-  void anneal(double hot, std::uint64_t moves, Fraction&& fraction) {
+    moves_.begin(limits.seed);
+    moves_.must_stop = [&clock] { return clock.should_stop(); };
+    round_answer best{plan_.computes(), plan_.time()};
     const double scale = hot * time_per_recomputation();
-    for (std::uint64_t i = 0; i < moves; ++i) {
-      if (i % poll_stride == 0) {
-        const double f = fraction(i);
-        if (f >= 1) break;
+    const double seconds = std::chrono::duration<double>(limits.time_limit).count();
+    for (; best.moves < moves; ++best.moves) {
+      if (best.moves % poll_stride == 0) {
+        if (clock.should_stop()) break;
+        const double f =
+            counted ? static_cast<double>(best.moves) / static_cast<double>(moves) : clock.seconds() / seconds;
         moves_.temperature = f > 0.9 ? 0 : scale * (1 - f) * (1 - f);
+        if (best.moves % report_stride == 0)
+          clock.report({.solver = "refine",
+                        .stage = "refinement",
+                        .best_objective = best.time,
+                        .done = best.moves,
+                        .total = counted ? moves : 0});
       }
-      ++made_;
-      if (!moves_.random_move() || plan_.time() >= best_time_ * (1 - rounding_error)) continue;
-      best_time_ = plan_.time();
-      best_ = plan_.computes();
+      if (!moves_.random_move() || plan_.time() >= best.time * (1 - rounding_error)) continue;
+      best.time = plan_.time();
+      best.computes = plan_.computes();
     }
+    moves_.must_stop = nullptr;
+    return best;
   }
-
-  [[nodiscard]] double best_time() const noexcept { return best_time_; }
-  [[nodiscard]] const std::vector<std::uint32_t>& best() const noexcept { return best_; }
-  [[nodiscard]] std::uint64_t moves() const noexcept { return made_; }
 
  private:
-  static constexpr std::uint64_t poll_stride = 32;
+  static constexpr std::uint64_t poll_stride = 32, report_stride = 4096;
 
   /// The time beyond the needed operations, for each compute that could be removed: the scale on which one move changes
   /// the time.
@@ -80,10 +98,41 @@ class annealing_search {
 
   timeline plan_;
   refine_moves moves_;
-  std::vector<std::uint32_t> best_;
-  double best_time_ = std::numeric_limits<double>::infinity();
-  std::uint64_t made_ = 0;
 };
+
+/// Objects for the searches that run at the same time: a timeline takes some 200 bytes an operation.
+class search_pool {
+ public:
+  explicit search_pool(const problem& p) : p_(p) {}
+
+  /// `annealing_search::anneal`; may be called on any thread.
+  [[nodiscard]] round_answer anneal(std::span<const std::uint32_t> from, double hot, const run_control& limits) {
+    std::unique_ptr<annealing_search> search = idle_.take([&] { return std::make_unique<annealing_search>(p_); });
+    round_answer answer = search->anneal(from, hot, limits);
+    idle_.give(std::move(search));
+    return answer;
+  }
+
+ private:
+  const problem& p_;
+  object_pool<annealing_search> idle_;
+};
+
+/// Appends an answer.
+inline void put(byte_writer& out, const round_answer& answer) {
+  out.put(answer.computes);
+  out.put(answer.time);
+  out.put(answer.moves);
+}
+
+/// Reads the answer that `put` wrote.
+[[nodiscard]] inline round_answer get_answer(byte_reader& in) {
+  round_answer answer;
+  in.get(answer.computes);
+  in.get(answer.time);
+  in.get(answer.moves);
+  return answer;
+}
 
 /// One call of `refine`.
 class refinement {
@@ -94,10 +143,10 @@ class refinement {
         clock_(options.run),
         searches_(searches_of(options, p.graph().num_operations)),
         rounds_(std::max(1U, options.rounds)),
-        threads_(std::clamp<std::size_t>(options.run.thread_count(), 1, searches_)),
         by_work_(options.run.work_limit != run_control::no_work_limit ||
                  options.run.time_limit == std::chrono::nanoseconds::max()),
-        limit_(std::chrono::duration<double>(options.run.time_limit).count()) {
+        limit_(std::chrono::duration<double>(options.run.time_limit).count()),
+        pool_(p) {
     if (std::isnan(options.lower_bound)) throw bad_argument("refine: the lower bound is not a number");
     if (!(options.gap >= 0))
       throw bad_argument("refine: gap is " + std::to_string(options.gap) + "; it must be 0 or more");
@@ -119,7 +168,7 @@ class refinement {
     } catch (const std::bad_alloc&) {
       result_.out_of_memory = true;
     }
-    result_.moves = moves_made();
+    result_.moves = moves_made_;
     result_.stopped = options_.run.stop.stop_requested() ? stop_reason::cancelled
                       : clock_.seconds() >= limit_       ? stop_reason::deadline
                       : by_work_                         ? stop_reason::work
@@ -131,6 +180,7 @@ class refinement {
   /// One fall of the temperature from hot to cold, in all rounds. Each cycle is some times as long as the one before,
   /// so that a time limit does not decide how long an easy graph waits; the last one takes all that is left.
   struct cycle {
+    std::uint64_t number = 0;
     std::uint64_t moves = 0;  // of all searches; the last cycle under a time limit alone has no number of moves
     double begin = 0;         // seconds
     bool is_last = false;
@@ -138,7 +188,7 @@ class refinement {
   static constexpr std::uint64_t longer = 4;  // each cycle than the one before
 
   [[nodiscard]] static std::uint32_t searches_of(const refine_options& options, std::uint32_t operations) {
-    // Each search holds a timeline, which takes some 200 bytes an operation.
+    // On a large graph, each of many searches would make few moves.
     constexpr std::uint32_t most_operations = 1U << 18;
     return std::clamp(options.searches, 1U, std::max(2U, most_operations / std::max(1U, operations)));
   }
@@ -147,18 +197,14 @@ class refinement {
     return options_.run.work_limit != run_control::no_work_limit ? options_.run.work_limit / work_of::move
                                                                  : options_.default_moves;
   }
-  [[nodiscard]] std::uint64_t moves_made() const {
-    std::uint64_t sum = 0;
-    for (const auto& search : all_) sum += search->moves();
-    return sum;
-  }
 
   /// A short one, which shows how long a move takes.
   [[nodiscard]] cycle first_cycle() const {
     return fitted({.moves = 32 * std::uint64_t{searches_} * rounds_, .begin = clock_.seconds()});
   }
   [[nodiscard]] cycle cycle_after(const cycle& c) {
-    cycle next{.moves = std::max(c.moves * longer, 8 * std::uint64_t{p_.graph().num_operations} + 2000),
+    cycle next{.number = c.number + 1,
+               .moves = std::max(c.moves * longer, 8 * std::uint64_t{p_.graph().num_operations} + 2000),
                .begin = clock_.seconds()};
     seconds_per_move_ = (next.begin - c.begin) / static_cast<double>(c.moves);
     return fitted(next);
@@ -166,8 +212,11 @@ class refinement {
   /// `c` as the last cycle if the limits have no room for a longer one after it.
   [[nodiscard]] cycle fitted(cycle c) const {
     if (by_work_) {
-      const std::uint64_t left = all_moves() - std::min(all_moves(), moves_made());
-      if (left / (1 + longer / 2) < c.moves) c = {left, c.begin, true};
+      const std::uint64_t left = all_moves() - std::min(all_moves(), moves_made_);
+      if (left / (1 + longer / 2) < c.moves) {
+        c.moves = left;
+        c.is_last = true;
+      }
     } else if ((limit_ - c.begin) < static_cast<double>((1 + longer / 2) * c.moves) * seconds_per_move_) {
       c.is_last = true;
     }
@@ -191,46 +240,93 @@ class refinement {
     result_.time = taken.time;
     result_.peak_bytes = taken.peak_bytes;
     for (std::size_t i = 0; i < searches_; ++i) {
-      all_.push_back(
-          std::make_unique<annealing_search>(p_, options_.run.seed * 1000003 + i, [this] { return must_stop(); }));
-      all_.back()->start(*ranked[i % std::min<std::size_t>(ranked.size(), 4)].second);
+      const auto& [time, from] = ranked[i % std::min<std::size_t>(ranked.size(), 4)];
+      all_.push_back({computes_of(*from), time});
     }
   }
 
-  /// True when a stop was requested or the deadline has passed. May be called on any thread.
-  [[nodiscard]] bool must_stop() const {
-    return failed_.load(std::memory_order_relaxed) || options_.run.stop.stop_requested() || clock_.seconds() >= limit_;
-  }
+  /// True when a stop was requested or the deadline has passed.
+  [[nodiscard]] bool must_stop() const { return options_.run.stop.stop_requested() || clock_.seconds() >= limit_; }
 
-  /// Runs each search once, on all threads. Thread k runs searches k, k + threads, …; a search depends on nothing that
-  /// another one does in this round.
+  /// Runs each search once, as a piece. A search depends on nothing that another one does in this round.
   void run_round(const cycle& c, std::uint32_t round) {
-    run_team(threads_, [&](std::size_t k) {
-      try {
-        run_searches(c, k, round);
-      } catch (...) {
-        failed_ = true;  // the others need not go on
-        throw;
-      }
-    });
-  }
-
-  void run_searches(const cycle& c, std::size_t thread, std::uint32_t round) {
     static constexpr double heats[] = {1.2, 0.5, 2.5, 0.2};
     const double cooling = 1.0 - 0.8 * round / rounds_;
-    const bool by_moves = by_work_ || !c.is_last;
-    for (std::size_t i = thread; i < searches_; i += threads_) {
-      const std::uint64_t moves = by_moves ? moves_of(c, round, i) : run_control::no_work_limit;
-      const double begin = clock_.seconds();
-      const double end = c.begin + (limit_ - c.begin) * (round + 1) / rounds_;
-      const double slice = (end - begin) / static_cast<double>((searches_ - i + threads_ - 1) / threads_);
-      all_[i]->anneal(heats[i % std::size(heats)] * cooling, moves, [&](std::uint64_t made) {
-        if (must_stop()) return 2.0;
-        if (thread == 0 && made % 4096 == 0) report(all_[i]->best_time(), made, by_moves ? moves : 0);
-        if (by_moves) return static_cast<double>(made) / static_cast<double>(moves);
-        return slice > 0 ? (clock_.seconds() - begin) / slice : 2.0;
-      });
+    const auto hot = [&](std::size_t i) { return heats[i % std::size(heats)] * cooling; };
+    std::vector<round_answer> answers(searches_);
+    std::size_t begun = 0;
+    piece_list pieces;
+    pieces.count = searches_;
+    pieces.size = [](std::size_t) { return 1.0; };
+    pieces.limits = [&](std::size_t i, std::size_t members) {
+      run_control limits;
+      limits.stop = options_.run.stop;
+      limits.seed = seed_of(c, round, i);
+      if (by_work_ || !c.is_last) {
+        limits.time_limit = clock_.left();
+        limits.work_limit = moves_of(c, round, i) * work_of::move;
+      } else {
+        const double end = c.begin + (limit_ - c.begin) * (round + 1) / rounds_;
+        const std::size_t turns = (searches_ - begun + members - 1) / members;
+        const std::chrono::duration<double> slice((end - clock_.seconds()) / static_cast<double>(turns));
+        limits.time_limit = std::clamp(std::chrono::duration_cast<std::chrono::nanoseconds>(slice),
+                                       std::chrono::nanoseconds(0), clock_.left());
+      }
+      ++begun;
+      return limits;
+    };
+    pieces.run = [&](std::size_t i, const run_control& limits) {
+      answers[i] = pool_.anneal(all_[i].computes, hot(i), limits);
+    };
+    pieces.kind = search_kind;
+    pieces.shared = [&] {
+      byte_writer out;
+      put(out, p_.graph());
+      out.put(p_.budget());
+      return out.take();
+    };
+    pieces.encode = [&](std::size_t i) {
+      byte_writer out;
+      out.put(hot(i));
+      out.put(all_[i].computes);
+      return out.take();
+    };
+    pieces.take = [&](std::size_t i, std::span<const std::byte> bytes) {
+      byte_reader in(bytes);
+      answers[i] = get_answer(in);
+      const std::vector<std::uint32_t>& made = answers[i].computes;
+      const bool is_known = made.empty() || *std::max_element(made.begin(), made.end()) < p_.graph().num_operations;
+      if (answers[i].moves > 0 && !(is_known && check(p_, schedule_computes(p_, made)).valid()))
+        throw error("refine: another process returned a schedule that breaks the rules");
+    };
+    run_control control = options_.run;
+    if (!is_worth_messages(c)) control.crew = nullptr;
+    if (control.on_progress)
+      control.on_progress = [&](progress news) {
+        news.best_objective = std::min(news.best_objective, result_.time);
+        news.lower_bound = options_.lower_bound;
+        clock_.report(news);
+      };
+    run_pieces(pieces, control);
+    for (std::size_t i = 0; i < searches_; ++i) {
+      moves_made_ += answers[i].moves;
+      if (answers[i].moves > 0) all_[i] = std::move(answers[i]);
     }
+  }
+
+  /// True if a round takes so long that a search may be sent to another process for it.
+  [[nodiscard]] bool is_worth_messages(const cycle& c) const {
+    constexpr std::uint64_t least_moves = 500;  // some milliseconds
+    constexpr double least_seconds = 0.005;
+    const std::uint64_t shares = std::uint64_t{searches_} * rounds_;
+    return by_work_ || !c.is_last ? c.moves / shares >= least_moves : (limit_ - c.begin) / rounds_ >= least_seconds;
+  }
+
+  [[nodiscard]] std::uint64_t seed_of(const cycle& c, std::uint32_t round, std::size_t search) const {
+    std::uint64_t seed = splitmix64(options_.run.seed);
+    for (const std::uint64_t number : {c.number, std::uint64_t{round}, std::uint64_t{search}})
+      seed = splitmix64(seed ^ number);
+    return seed;
   }
 
   /// The share of one search in one round of the moves of a cycle. The shares add up to them.
@@ -239,20 +335,11 @@ class refinement {
     return c.moves / shares + (round * std::uint64_t{searches_} + search < c.moves % shares ? 1 : 0);
   }
 
-  void report(double best_time, std::uint64_t done, std::uint64_t total) {
-    clock_.report({.solver = "refine",
-                   .stage = "refinement",
-                   .best_objective = std::min(result_.time, best_time),
-                   .lower_bound = options_.lower_bound,
-                   .done = done,
-                   .total = total});
-  }
-
   /// The best schedule of the searches becomes the result if it is faster.
   void take_best() {
-    const annealing_search& best = **std::min_element(all_.begin(), all_.end(), is_faster);
-    if (best.best_time() >= result_.time) return;
-    schedule plan = schedule_computes(p_, best.best());
+    const round_answer& best = *std::min_element(all_.begin(), all_.end(), is_faster);
+    if (best.time >= result_.time) return;
+    schedule plan = schedule_computes(p_, best.computes);
     const check_report r = check(p_, plan);
     if (!r.valid()) throw internal_error("refine made an invalid schedule: " + r.message());
     if (r.time >= result_.time) return;
@@ -263,30 +350,51 @@ class refinement {
 
   /// The worst search continues from the best schedule, the others from their own best.
   void exchange() {
-    const std::vector<std::uint32_t> leader = (*std::min_element(all_.begin(), all_.end(), is_faster))->best();
+    const auto best = std::min_element(all_.begin(), all_.end(), is_faster);
     const auto worst = std::max_element(all_.begin(), all_.end(), is_faster);
-    for (auto search = all_.begin(); search != all_.end(); ++search)
-      (*search)->start(schedule_computes(p_, search == worst ? leader : (*search)->best()));
+    if (worst != best) *worst = *best;
   }
 
-  static bool is_faster(const std::unique_ptr<annealing_search>& a, const std::unique_ptr<annealing_search>& b) {
-    return a->best_time() < b->best_time();
-  }
+  static bool is_faster(const round_answer& a, const round_answer& b) { return a.time < b.time; }
 
   const problem& p_;
   const refine_options& options_;
   run_clock clock_;
   std::uint32_t searches_, rounds_;
-  std::size_t threads_;
   bool by_work_;
-  double limit_;                     // seconds
-  double seconds_per_move_ = 0;      // of all threads together, in the last cycle
-  std::atomic<bool> failed_{false};  // a search has thrown
-  std::vector<std::unique_ptr<annealing_search>> all_;
+  double limit_;                   // seconds
+  double seconds_per_move_ = 0;    // of all searches together, in the last cycle
+  std::uint64_t moves_made_ = 0;   // by all searches together
+  search_pool pool_;               // of this process
+  std::vector<round_answer> all_;  // of each search: its best schedule, from which it goes on
   refine_result result_;
 };
 
 }  // namespace detail::refinement
+
+REMAT_INLINE piece_kind refine_pieces() {
+  namespace own = detail::refinement;
+  struct opened {
+    explicit opened(problem q) : p(std::move(q)), pool(p) {}
+    problem p;
+    own::search_pool pool;
+  };
+  const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
+    detail::byte_reader in(shared);
+    flat_graph g = detail::get_flat_graph(in);
+    const auto all = std::make_shared<opened>(problem::from_flat(std::move(g), in.get<std::int64_t>()));
+    return [all](std::span<const std::byte> piece, const run_control& run) {
+      detail::byte_reader from(piece);
+      const auto hot = from.get<double>();
+      std::vector<std::uint32_t> computes;
+      from.get(computes);
+      detail::byte_writer out;
+      own::put(out, all->pool.anneal(computes, hot, run));
+      return out.take();
+    };
+  };
+  return {std::string(own::search_kind), open};
+}
 
 REMAT_INLINE refine_result refine(const problem& p, std::span<const schedule> starts, const refine_options& options) {
   return detail::refinement::refinement(p, options).run(starts);

@@ -537,15 +537,10 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
     return own;
   };
   pieces.run = [&](std::size_t i, const run_control& limits) {
-    try {
-      decompose_options own = options;
-      own.run = limits;
-      results[i] = solver(g, own).run();
-      if (is_enough(results[i])) source.request_stop();
-    } catch (...) {
-      source.request_stop();
-      throw;
-    }
+    decompose_options own = options;
+    own.run = limits;
+    results[i] = solver(g, own).run();
+    if (is_enough(results[i])) source.request_stop();
   };
   pieces.kind = search_kind;
   pieces.shared = [&] {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/detail/moment_fill.hpp"
 #include "remat/bound/turnaround.hpp"
+#include "remat/core/crew.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -428,7 +430,6 @@ class refinement_steps {
   race_slice solve_windows(const race_state& now, run_clock& part) {
     race_slice slice;
     if (!now.best.plan) return slice;
-    slice.found.time = std::numeric_limits<double>::infinity();
     if (!has_windows_solved(now)) {
       if (!windows_) windows_.emplace(problem_, all_widths());
       if (now.best.time != windows_time_) windows_->start(computes_of(*now.best.plan));
@@ -442,16 +443,40 @@ class refinement_steps {
     return slice;
   }
 
-  /// Disturbs a schedule, and solves windows, again and again.
-  void anneal_windows(std::unique_ptr<window_annealing>& search, const schedule& from, double time,
+  /// Disturbs a schedule and solves windows, again and again, in searches of different seeds on all threads.
+  void anneal_windows(std::vector<std::unique_ptr<window_annealing>>& searches, const schedule& from, double time,
                       const race_state& now, run_clock& part, solution& found) {
-    if (!search) search = std::make_unique<window_annealing>(problem_, part.control().seed + 1);
-    search->start(from, time);
-    search->run(part, now.best.lower_bound * (1 + options_.gap));
-    if (search->best_time() >= time) return;
-    schedule plan = search->best();
-    const check_report report = check(now.instance, plan);
-    keep_if_better(found, std::move(plan), report, by_part(refined_solver::name, "windows"));
+    // Under a limit of work, their number must not depend on the threads.
+    const bool is_counted = part.control().work_limit != run_control::no_work_limit;
+    const std::size_t count = is_counted ? 2 : std::clamp<std::size_t>(part.control().thread_count(), 1, 8);
+    while (searches.size() < count)
+      searches.push_back(std::make_unique<window_annealing>(problem_, part.control().seed * 8 + searches.size()));
+    const double target = now.best.lower_bound * (1 + options_.gap);
+    std::vector<std::uint64_t> work(count);
+    piece_list pieces;
+    pieces.count = count;
+    pieces.size = [](std::size_t) { return 1.0; };
+    pieces.limits = [&](std::size_t, std::size_t) {
+      run_control limits = part.limits();
+      limits.work_limit = share_of(limits.work_limit, 1 / static_cast<double>(count));
+      return limits;
+    };
+    pieces.run = [&](std::size_t i, const run_control& limits) {
+      run_clock own(limits);
+      searches[i]->start(from, time);
+      searches[i]->run(own, target);
+      work[i] = own.work_done();
+    };
+    run_control control = part.control();
+    control.crew = nullptr;
+    run_pieces(pieces, control);
+    part.work(std::accumulate(work.begin(), work.end(), std::uint64_t{0}));
+    for (const auto& search : searches) {
+      if (search->best_time() >= std::min(time, found.time)) continue;
+      schedule plan = search->best();
+      const check_report report = check(now.instance, plan);
+      keep_if_better(found, std::move(plan), report, by_part(refined_solver::name, "windows"));
+    }
   }
 
   [[nodiscard]] static window_effort all_widths() {
@@ -510,10 +535,10 @@ class refinement_steps {
   turnaround_result chain_;     // the bound of several moments
   std::vector<op_id> moments_;  // of that bound, for the other parts
   std::shared_ptr<const moment_chain> links_;
-  std::optional<window_search> windows_, last_windows_;           // of the best schedule, and of refinement's
-  std::unique_ptr<window_annealing> annealing_, last_annealing_;  // … as well
-  double windows_time_ = 0;                                       // of the schedule on which windows_ works
-  bool windows_ended_ = false;                                    // it has solved all of them
+  std::optional<window_search> windows_, last_windows_;  // of the best schedule, and of refinement's
+  std::vector<std::unique_ptr<window_annealing>> annealing_, last_annealing_;  // … as well
+  double windows_time_ = 0;     // of the schedule on which windows_ works
+  bool windows_ended_ = false;  // it has solved all of them
   std::uint64_t refinements_ = 0, splits_ = 0, random_evictions_ = 0;
   stop_reason stopped_ = stop_reason::none;
   race race_;

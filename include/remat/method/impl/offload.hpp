@@ -18,15 +18,15 @@
 
 #include "remat/bound/offload.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/team.hpp"
-#include "remat/core/error.hpp"
+#include "remat/method/detail/copy_annealing.hpp"
+#include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/impl/copying_eviction.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/refine/detail/copy_operations.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
 #include "remat/refine/detail/copy_refinement.hpp"
-#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
@@ -49,6 +49,7 @@ class copy_search {
     try_all_copies();
     if (!prove_floor() && !is_over()) {
       take_starts();
+      evict_with_link();
       scan_budgets();
       if (!is_over()) scan_choices();
       refine_candidates();
@@ -66,14 +67,8 @@ class copy_search {
     double time = std::numeric_limits<double>::infinity();  // … and its time
     bool ended = false;                                     // refinement does no more for it
   };
-  static constexpr double floor_share = 0.15, scan_share = 0.25, one_share = 0.25, refined_share = 0.4;
-  static constexpr float before_all_others = 1000;  // factor of a tensor that leaves the device before others
+  static constexpr double scan_share = 0.25, one_share = 0.25, refined_share = 0.4;
   static constexpr std::string_view listed_order_name = "listed", start_name = "start";
-  static constexpr std::size_t num_searches = 4;
-  static constexpr std::uint32_t most_searched = 1U << 16;  // operations for more than one search
-  static constexpr double heats[] = {0.2, 0.5, 0.1, 1.0};
-  static constexpr double longer = 4;  // each cycle than the one before
-  static constexpr double moves_without_limit = 2000;
 
   [[nodiscard]] bool is_over() {
     if (best_.status == solve_status::infeasible || best_.is_within(options_.gap)) return true;
@@ -87,15 +82,8 @@ class copy_search {
 
   /// The bound, whose choice guides the search. True: no schedule is within the budgets.
   bool prove_floor() {
-    floor_ = bound_of(p_, floor_share, floor_branch_nodes(p_));
+    floor_ = floor_within(p_, clock_, floor_share, floor_branch_nodes(p_));
     return take_floor(p_, floor_, clock_, best_);
-  }
-  [[nodiscard]] offload_bound_result bound_of(const problem& p, double share, std::uint32_t branch_nodes) {
-    run_clock part = clock_.part(share, "bound");
-    offload_bound_options proving;
-    proving.branch_nodes = branch_nodes;
-    proving.run = part.control();
-    return offload_bound(p, proving);
   }
 
   /// A candidate whose instance is the problem under another budget, without copies.
@@ -124,6 +112,20 @@ class copy_search {
     }
   }
 
+  /// Eviction that drops or copies.
+  void evict_with_link() {
+    run_clock part = clock_.part(scan_share, evict_solver::name);
+    copy_states states(p_, options_.refined_candidates, part, best_, offload_solver::name);
+    evict_with_copies(p_, floor_, {}, part, best_, states, evict_solver::name);
+    for (const auto& [time, state] : states.entries()) {
+      candidate c;
+      c.state = state;
+      c.time = time;
+      c.ended = true;
+      keep(std::move(c));
+    }
+  }
+
   /// Recomputation for the budget itself, and for larger ones.
   void scan_budgets() {
     run_clock part = clock_.part(scan_share, evict_solver::name);
@@ -148,7 +150,8 @@ class copy_search {
         const bool is_floor = room == 1.0 && speed == 1.0;
         offload_bound_result guide;
         if (!is_floor)
-          guide = bound_of(p_.with_budget(part_of_budget(room)).with_link(slower, p_.host_budget()), 0.05, 0);
+          guide =
+              floor_within(p_.with_budget(part_of_budget(room)).with_link(slower, p_.host_budget()), clock_, 0.05, 0);
         const offload_bound_result& choice = is_floor ? floor_ : guide;
         if (choice.infeasible || choice.offloaded.empty() ||
             std::find(seen.begin(), seen.end(), choice.offloaded) != seen.end())
@@ -238,87 +241,12 @@ class copy_search {
     if (c.starts.size() > 4) c.starts.pop_back();
   }
 
-  /// Refines recomputation and copies together (`copy_refinement`) with what is left of the limits: searches from the
-  /// best candidates, of several temperatures, in cycles of which each is some times as long as the one before.
+  /// Refines recomputation and copies together with what is left of the limits.
   void refine_copies() {
-    if (candidates_.empty() || is_over()) return;
-    const std::size_t count = p_.graph().num_operations > most_searched ? 1 : num_searches;
-    for (std::size_t i = 0; i < count; ++i) {
-      searches_.push_back(std::make_unique<copy_refinement>(p_, clock_.control().seed * 1000003 + i));
-      states_.push_back(candidates_[i % candidates_.size()].state);
-    }
+    std::vector<copy_refinement::state> states;
+    for (candidate& c : candidates_) states.push_back(std::move(c.state));
     candidates_.clear();
-    double left = 1 + longer + longer * longer;
-    for (double length = 1; left > 0 && !is_over(); length *= longer) {
-      run_clock cycle = clock_.part(std::min(1.0, length / left), "copies");
-      left -= length;
-      run_cycle(cycle);
-      for (const auto& search : searches_)
-        if (search->best_time() < best_.time)
-          accept(p_, best_, search->best(), by_part(offload_solver::name, "copies"));
-      exchange();
-    }
-  }
-
-  /// Lets each search anneal once, on all threads. A search depends on nothing that another one does.
-  void run_cycle(run_clock& cycle) {
-    const std::size_t count = searches_.size();
-    const std::size_t threads = std::min<std::size_t>(clock_.control().thread_count(), count);
-    const std::uint64_t work = share_of(cycle.work_left(), 1.0 / static_cast<double>(count));
-    std::vector<std::uint64_t> done(count, 0);
-    run_team(threads, [&](std::size_t thread) {
-      for (std::size_t i = thread; i < count; i += threads) {
-        run_control limits = cycle.limits(1.0 / static_cast<double>((count - i + threads - 1) / threads));
-        limits.work_limit = work;
-        run_clock own(limits);
-        anneal(*searches_[i], states_[i], heats[i % std::size(heats)], own, thread == 0);
-        done[i] = own.work_done();
-      }
-    });
-    for (const std::uint64_t units : done) cycle.work(units);
-  }
-
-  /// One search: the temperature falls to 0 while the limits of `own` are spent.
-  void anneal(copy_refinement& search, copy_refinement::state from, double heat, run_clock& own, bool reports) {
-    search.planner.must_stop = [&own] { return own.should_stop(); };
-    if (search.start(std::move(from))) {
-      const double beyond = search.time() - p_.graph().needed_time;
-      const double scale = heat * beyond / static_cast<double>(1 + search.num_choices());
-      for (std::uint64_t move = 0; !is_within_gap(search.best_time(), best_.lower_bound, options_.gap); ++move) {
-        const double f = spent(own, move);
-        if (f >= 1 || own.should_stop()) break;
-        search.temperature = f > 0.9 ? 0 : scale * (1 - f) * (1 - f);
-        own.work(search.size() * work_of::visit);
-        search.random_move();
-        if (reports) clock_.report({.stage = "copies", .best_objective = search.best_time()});
-      }
-    }
-    search.planner.must_stop = nullptr;
-  }
-  /// How much of the limits of a search is spent, from 0 to 1.
-  [[nodiscard]] static double spent(const run_clock& own, std::uint64_t moves) {
-    const run_control& limits = own.control();
-    const bool has_work = limits.work_limit != run_control::no_work_limit;
-    const bool has_time = limits.time_limit != std::chrono::nanoseconds::max();
-    double out = has_work || has_time ? 0 : static_cast<double>(moves) / moves_without_limit;
-    if (has_work)
-      out = static_cast<double>(own.work_done()) / static_cast<double>(std::max<std::uint64_t>(1, limits.work_limit));
-    if (has_time)
-      out = std::max(out, own.seconds() / std::max(1e-9, std::chrono::duration<double>(limits.time_limit).count()));
-    return out;
-  }
-
-  /// The worst search goes on from the best schedule, the others from their own best. One that was stopped before it
-  /// had a schedule begins again.
-  void exchange() {
-    const auto is_faster = [](const auto& a, const auto& b) { return a->best_time() < b->best_time(); };
-    const auto worst = std::max_element(searches_.begin(), searches_.end(), is_faster);
-    const auto best = std::min_element(searches_.begin(), searches_.end(), is_faster);
-    for (auto search = searches_.begin(); search != searches_.end(); ++search) {
-      const copy_refinement& from = search == worst ? **best : **search;
-      if (std::isfinite(from.best_time()))
-        states_[static_cast<std::size_t>(search - searches_.begin())] = from.best_state();
-    }
+    if (!is_over()) anneal_copies(p_, std::move(states), options_.gap, clock_, best_, offload_solver::name);
   }
 
   void sort_candidates() {
@@ -333,24 +261,14 @@ class copy_search {
   copy_planner planner_;
   offload_bound_result floor_;
   std::vector<candidate> candidates_;  // the fastest first
-  std::vector<std::unique_ptr<copy_refinement>> searches_;
-  std::vector<copy_refinement::state> states_;  // from which each goes on
   stop_reason stopped_ = stop_reason::none;
 };
-
-inline void require_legal(const problem& p, const std::vector<schedule>& starts) {
-  problem unlimited = p.with_budget(problem::unlimited);
-  if (p.link()) unlimited = unlimited.with_link(*p.link());
-  for (const schedule& s : starts)
-    if (const check_report r = check(unlimited, s); !r.valid())
-      throw bad_argument("offload: a schedule to start from is not usable: " + r.message());
-}
 
 }  // namespace detail::offload_solve
 
 REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload_options& options) const {
   require_valid_options(name, options);
-  detail::offload_solve::require_legal(p, options.starts);
+  detail::require_legal_starts(p, options.starts, name);
   return detail::solve_with_copies(p, name, options.run,
                                    [&](run_clock& clock, solution& best) {
                                      return detail::offload_solve::copy_search(p, options, clock, best).run();

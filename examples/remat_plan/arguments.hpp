@@ -148,7 +148,7 @@ inline void define_options(CLI::App& app, arguments& out) {
          });
   option("--solver", "NAME[,NAME...]",
          "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
-         "offload and pofo (with --link), auto (the default), or all (those that apply)",
+         "refined, offload and pofo (with --link), auto (the default), or all (those that apply)",
          [&](text, text value) { out.solvers = read_solvers(value); });
   option("--cost", "SPEC",
          "measured, flops, unit, linear:flops=0.1,bytes=1, or roofline:flops=F,bandwidth=B,latency=S (by default "

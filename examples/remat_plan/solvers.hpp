@@ -22,6 +22,7 @@
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
 #include "remat/method/pofo.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/method/rotor.hpp"
@@ -113,6 +114,7 @@ struct graph_solver_options {
   remat::twremat_options twremat{};
   remat::hiremate_options hiremate{};
   remat::checkmate_options checkmate{};
+  remat::refined_options refined{};
   remat::offload_options offload{};
   remat::pofo_options pofo{};
   remat::automatic_options automatic{};
@@ -144,6 +146,7 @@ struct graph_solver_options {
 #ifdef REMAT_HAVE_CBC
     action(std::string_view("checkmate"), checkmate);
 #endif
+    action(remat::refined_solver::name, refined);
     action(remat::offload_solver::name, offload);
     action(remat::pofo_solver::name, pofo);
     action(remat::automatic_solver::name, automatic);
@@ -169,9 +172,20 @@ struct graph_solver_options {
 #else
   const named_solver automatic = on_graph(remat::automatic, p, options.automatic);
 #endif
+#ifdef REMAT_HAVE_CBC
+  const named_solver hierarchical = on_graph(remat::hiremate, p, options.hiremate);
+#else
+  const named_solver hierarchical = on_graph(remat::hiremate_with(remat::branch_and_bound), p, options.hiremate);
+#endif
   if (p.link())
-    return {on_graph_by(remat::no_remat_solver::name, p, best_order), on_graph(remat::offload, p, options.offload),
-            on_graph(remat::pofo, p, options.pofo), automatic};
+    return {on_graph_by(remat::no_remat_solver::name, p, best_order),
+            on_graph(remat::evict, p, options.evict),
+            on_graph(remat::refined, p, options.refined),
+            on_graph(remat::rockmate, p, options.rockmate),
+            hierarchical,
+            on_graph(remat::offload, p, options.offload),
+            on_graph(remat::pofo, p, options.pofo),
+            automatic};
   return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p, options.chen_sqrt),
           on_graph(remat::chen_greedy, p, options.chen_greedy),
@@ -180,11 +194,9 @@ struct graph_solver_options {
           on_graph(remat::rockmate, p, options.rockmate),
           on_graph(remat::evict, p, options.evict),
           on_graph(remat::twremat, p, options.twremat),
+          hierarchical,
 #ifdef REMAT_HAVE_CBC
-          on_graph(remat::hiremate, p, options.hiremate),
           on_graph(remat::checkmate, p, options.checkmate),
-#else
-          on_graph(remat::hiremate_with(remat::branch_and_bound), p, options.hiremate),
 #endif
           automatic};
 }

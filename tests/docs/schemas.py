@@ -127,7 +127,7 @@ def written(program):
         run(toy, "--budget", "1.0", "--solver", "no_remat", "--out", out)
         schedule = json.loads(out.read_text(encoding="utf-8"))
         unet, link = DATA / "graphs" / "unet5-b16-256.json", ("--link", "out=100e9,in=100e9")
-        run(unet, "--budget", "0.5", *link, "--solver", "offload", "--work", "5000", "--out", out)
+        run(unet, "--budget", "0.5", *link, "--solver", "offload", "--work", "20000", "--out", out)
         copies = json.loads(out.read_text(encoding="utf-8"))
         assert copies["version"] == 2 and lines[-1]["host_peak_bytes"] == copies["host_peak_bytes"] > 0, lines[-1]
     require(SCHEDULE, copies, "the schedule with copies that remat-plan writes")

@@ -345,7 +345,8 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "50%"}, "12GiB"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "not a number"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--streams", "2"}, "--streams"},
-      {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "evict"}, "no_remat, offload, pofo, auto or all"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "twremat"},
+       "no_remat, evict, refined, rockmate, hiremate, offload, pofo, auto or all"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--improve"}, "--improve"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--option", "offload.budgets=0"},
        "at least 1"},
@@ -353,7 +354,7 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "pofo"}, "--link"},
       {{chain_file, "--budget", "0.5", "--solver", "pofo"}, "--link"},
       {{chain_file, "--budget", "0.5", "--link", "in=1e9", "--solver", "rotor"},
-       "no_remat, offload, pofo, auto or all"},
+       "no_remat, evict, refined, rockmate, hiremate, offload, pofo, auto or all"},
       {{toy, "--budget", "0.5", "--cost", "guess"}, "guess"},
       {{toy, "--budget", "0.5", "--cost", "measured"}, "time_us"},
       {{toy, "--budget", "0.5", "--cost", "roofline:flops=0"}, "flops"},
@@ -1002,6 +1003,19 @@ TEST_CASE("with --link, copies make the step faster than any recomputation alone
   CHECK(slurp(folder.file("g.dot")).rfind("digraph step {", 0) == 0);
 }
 
+TEST_CASE("with --link, eviction, refinement and the methods of parts copy, too") {
+  if (!built()) return;
+  const result r = run({unet, "--budget", "0.5", "--link", "out=100e9,in=100e9", "--solver",
+                        "evict,refined,rockmate,hiremate", "--work", "20000", "--json"});
+  REQUIRE(r.status == 0);
+  const std::vector<nlohmann::json> lines = r.lines();
+  REQUIRE(lines.size() == 4);
+  for (const nlohmann::json& line : lines) {
+    check_line(line, true);
+    CHECK(line["host_peak_bytes"] > 0);
+  }
+}
+
 TEST_CASE("where nothing may lie on the host, nothing is copied, and the schedule has version 1") {
   if (!built()) return;
   const scratch folder;
@@ -1035,10 +1049,11 @@ TEST_CASE("with --link, `all` names the solvers that know copies; larger budgets
       {unet, "--budget", "1.0,0.5,0.4", "--link", "out=100e9,in=100e9", "--solver", "all", "--work", "5000", "--json"});
   CHECK(r.status <= 1);
   const auto lines = r.lines();
-  REQUIRE(lines.size() == 12);
+  REQUIRE(lines.size() == 24);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     check_line(lines[i], true);
-    CHECK(lines[i]["solver"] == std::array{"no_remat", "offload", "pofo", "auto"}[i / 3]);
+    CHECK(lines[i]["solver"] ==
+          std::array{"no_remat", "evict", "refined", "rockmate", "hiremate", "offload", "pofo", "auto"}[i / 3]);
   }
   CHECK(lines[0]["status"] == "optimal");
   CHECK(lines[0]["host_peak_bytes"] == 0);
@@ -1078,7 +1093,7 @@ TEST_CASE("with --link, the table and the report show the link and the host") {
   if (!built()) return;
   const scratch folder;
   std::vector<std::string> arguments{unet,   "--budget", "0.5",     "--link", "out=100e9", "--host-budget",
-                                     "1GiB", "--solver", "offload", "--work", "5000"};
+                                     "1GiB", "--solver", "offload", "--work", "20000"};
   const result r = run(arguments);
   CHECK(r.status == 0);
   for (const char* word : {"link to the host: out 1e+11", "at most 1.00 GiB on the host", "  host  ", "offload/"})

@@ -3,17 +3,20 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <stop_token>
 #include <vector>
 
+#include "remat/core/detail/random.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/refine/detail/copy_planner.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/large_steps.hpp"
@@ -24,6 +27,19 @@ namespace {
 using namespace remat;  // NOLINT: a test
 
 constexpr double any_time = std::numeric_limits<double>::infinity();
+
+/// Random costs of copies: some tensors are not to be copied.
+detail::copy_costs random_costs(const problem& p, std::uint64_t seed) {
+  detail::copy_costs costs(p.graph().num_tensors);
+  detail::random_source random(seed);
+  for (std::uint32_t t = 0; t < p.graph().num_tensors; ++t) {
+    costs.out_time[t] = p.link()->time_out(p.graph().bytes[t]);
+    costs.in_time[t] = p.link()->time_in(p.graph().bytes[t]);
+    costs.out_price[t] = random.below(5) == 0 ? any_time : random.uniform() * costs.out_time[t];
+    costs.in_price[t] = random.uniform() * costs.in_time[t];
+  }
+  return costs;
+}
 
 }  // namespace
 
@@ -58,6 +74,43 @@ TEST_CASE("a pass that reaches the end gives a legal schedule within the budget"
   CHECK(recomputed > 100);
   CHECK(out_of_memory > 100);
   CHECK(hardest_alone > 5);
+}
+
+TEST_CASE("a pass with copies gives a sequence for which copies make room, without those that must not be copied") {
+  std::size_t complete = 0, with_copies = 0, more_than_alone = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    const problem alone = test::random_problem(seed, {.operations = 6 + static_cast<std::uint32_t>(seed % 20)});
+    const double speed = seed % 3 == 0 ? 0.5 : seed % 3 == 1 ? 5.0 : 1e6;
+    const flat_graph& g = alone.graph();
+    const std::vector<float> factor(g.num_tensors, 1.0F);
+    detail::eviction_pass plain(alone);
+    detail::copying_eviction_pass pass(alone);
+    const detail::copy_costs costs = random_costs(alone.with_link({.out = speed, .in = speed}), seed);
+    pass.set_copies(costs, static_cast<std::uint32_t>(seed) % g.num_operations);
+    const run_control control;
+    run_clock clock(control);
+    CAPTURE(seed);
+    for (const int percent : {100, 70, 50}) {
+      const problem p =
+          alone.with_budget(g.baseline_peak * percent / 100).with_link({.out = speed, .in = speed, .latency = 0});
+      for (const detail::eviction_weights& weights :
+           {detail::eviction_weights{}, {.foresee_recomputations = true}, {.hardest_first = true}}) {
+        if (!pass.run(p.budget(), weights, factor, any_time, clock)) continue;
+        detail::copy_planner planner(p);
+        CHECK(std::isfinite(planner.place(pass.computes(), {}, 2)));
+        const check_report r = check(p, planner.steps());
+        CHECK_MESSAGE(r.valid(), r.message());
+        for (const std::uint32_t t : pass.copied()) CHECK(costs.out_price[t] < any_time);
+        if (pass.copied().empty()) CHECK(check(p, schedule_computes(p, pass.computes())).valid());
+        ++complete;
+        with_copies += !pass.copied().empty();
+        more_than_alone += !plain.run(p.budget(), weights, factor, any_time, clock);
+      }
+    }
+  }
+  CHECK(complete > 1500);
+  CHECK(with_copies > 300);
+  CHECK(more_than_alone > 100);
 }
 
 TEST_CASE("a pass ends at a stop, at a work limit, and beyond the longest time") {

@@ -228,9 +228,17 @@ namespace detail {
 /// below 2, `max_top`, `slots` or `max_stages` 0, `slots` above 2^24, and `gap` or `max_columns` that is
 /// negative or not a number.
 ///
+/// With a link, this method solves several graphs without one: the problem without copies; graphs in which each tensor
+/// that the choice of `offload_bound` has on the host is split in two, and a copy back is an operation that takes what
+/// the bound charges for it, so that ways of groups copy, too; and the problem without copies for larger budgets. The
+/// copies of each sequence of computes are then placed, and the engines simulated. With `improve`, simulated annealing
+/// of recomputation and copies together follows, as in `offload`. A given hierarchy serves the graphs without copies.
+/// The figures are those of the graph of the answer.
+///
 /// `solution::by`: "hiremate/PARTITION/chain" for Rotor's program, "hiremate/PARTITION/search_level" and
 /// "hiremate/PARTITION/h_ilp" for a top level, where PARTITION is "h_partition", "repeats", "cuts", "levels" or
-/// "given", and for chains also "narrow"; "hiremate/no_remat"; with `improve` also "hiremate/refined/…".
+/// "given", and for chains also "narrow"; "hiremate/no_remat"; with `improve` also "hiremate/refined/…". With a link
+/// "hiremate", "hiremate/listed" for the listed order with copies, and with `improve` "hiremate/copies".
 ///
 /// Figures (`statistics.own`): `hierarchies`, a list, one for each hierarchy:
 /// - `partition`, `groups`, `depth`, `top` (children of the whole graph), `top_ways` (of all of them), and

@@ -48,6 +48,7 @@ struct offload_options {
 /// A *candidate* says what copies do, and leaves the rest to solvers that only recompute:
 ///
 /// - Copies alone: the listed order, where what does not fit lies on the host.
+/// - Eviction that drops or copies, whichever delays the step less (`evict` with a link).
 /// - The schedules of `starts`, and those of `evict` for the true budget and for larger ones up to the peak. Where a
 ///   schedule needs more than the true budget, the tensors whose next use is farthest away lie on the host until then.
 /// - The tensors that the choice of `offload_bound` has on the host, also for smaller budgets and slower links, because

@@ -65,8 +65,14 @@ struct refined_options {
 /// NaN or negative. Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of
 /// `refined`, the part as the stage.
 ///
+/// With a link, the parts are others: the listed order with copies, the bound `offload_bound`, eviction that drops or
+/// copies (`evict`), the steps above for recomputation alone unless the schedule is within 0.3 % of the bound, and then
+/// simulated annealing of recomputation and copies together, as in `offload`. Of the settings, `gap` counts, and the
+/// others for recomputation alone. Copies make room for `starts` over the budget.
+///
 /// `solution::by`: "refined/search" for annealing, "refined/split" for the schedules of two parts, "refined/start",
-/// "refined/evict/…", "refined/exact/…".
+/// "refined/evict/…", "refined/exact/…"; with a link "refined/listed", "refined/evict", "refined/fill",
+/// "refined/alone" and "refined/copies".
 struct refined_solver {
   using options_type = refined_options;                ///< The options of this solver.
   static constexpr std::string_view name = "refined";  ///< The solver's name in tables and progress reports.

@@ -71,6 +71,12 @@ struct rockmate_options {
 /// 4. With `retain_rounds`, `retain` spends the memory that the best schedules of several chains leave; with `improve`,
 ///    `refined` starts from what that gives (`remat::improve`).
 ///
+/// With a link, this method solves several graphs without one: the problem without copies; graphs in which each tensor
+/// that the choice of `offload_bound` has on the host is split in two, and a copy back is an operation that takes what
+/// the bound charges for it, so that ways of blocks copy, too; and the problem without copies for larger budgets. The
+/// copies of each sequence of computes are then placed, and the engines simulated. With `improve`, simulated annealing
+/// of recomputation and copies together follows, as in `offload`. The figures are those of the graph of the answer.
+///
 /// The optimum of step 3 is over memory-persistent schedules, in the model, in which each block runs by one of its
 /// ways or by a forward that keeps nothing. For the graph it is a heuristic. The baseline is the answer if it fits.
 /// Each chain is also solved without ways, so ways never make the answer before step 4 worse.
@@ -83,7 +89,8 @@ struct rockmate_options {
 /// options out of range.
 ///
 /// `solution::by`: "rockmate" for a table's schedule, "rockmate/no_remat"; with `retain_rounds` or `improve`
-/// "rockmate/retain" if memory was left to spend, and with `improve` "rockmate/refined/…".
+/// "rockmate/retain" if memory was left to spend, and with `improve` "rockmate/refined/…". With a link "rockmate",
+/// "rockmate/listed" for the listed order with copies, and with `improve` "rockmate/copies".
 ///
 /// Figures (`solve_statistics::own`): `chains`, and of these `chains_with_ways`; `chains_refused`, given no ways
 /// for `block_effort` or for lack of work; `tables_refused`, left out for `table_bytes`; `blocks` of the chains with

@@ -120,6 +120,19 @@ inline void take_bound(solution& best, const solution& part) {
   return p.graph().num_operations > 2000 ? 0 : 100;
 }
 
+/// The share of the limits of a solve that its bound on schedules with copies gets.
+inline constexpr double floor_share = 0.15;
+
+/// The bound on schedules with copies, within `share` of what is left of the limits.
+[[nodiscard]] inline offload_bound_result floor_within(const problem& p, run_clock& clock, double share,
+                                                       std::uint32_t branch_nodes) {
+  run_clock part = clock.part(share, "bound");
+  offload_bound_options proving;
+  proving.branch_nodes = branch_nodes;
+  proving.run = part.control();
+  return offload_bound(p, proving);
+}
+
 /// Takes the bound on schedules with copies into the answer of a solve. Returns true if it proves that nothing fits.
 inline bool take_floor(const problem& p, const offload_bound_result& floor, run_clock& clock, solution& best) {
   best.lower_bound =

@@ -11,9 +11,12 @@
 #include <string>
 #include <utility>
 
+#include "remat/bound/offload.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
+#include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
+#include "remat/method/impl/copying_eviction.hpp"
 #include "remat/refine/detail/eviction_pass.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/reordering.hpp"
@@ -25,11 +28,6 @@
 namespace REMAT_NAMESPACE {
 
 namespace detail::evict_solve {
-
-/// Chosen greedily over the graphs of tests/data at 0.8 … 0.2 of their peaks, the most useful first.
-inline constexpr eviction_weights fixed_weights[] = {
-    {0.7, 0.3, true}, {1, 0}, {0.5, 0.5}, {1, 1, true}, {1, 0.3}, {1, 2, true}, {0.5, 0.3, true}, {1, 0.3, true},
-};
 
 /// Passes that run the operations in another order than the listed one.
 struct reordered_passes {
@@ -46,8 +44,7 @@ struct reordered_passes {
 class eviction_search {
  public:
   eviction_search(const problem& p, const evict_options& options, run_clock& clock, solution& best)
-      : p_(p), options_(options), clock_(clock), best_(best), pass_(p), kept_(p.graph().num_tensors, 1.0F) {
-    for (const tensor_id t : options.keep) kept_[index(t)] = kept_factor;
+      : p_(p), options_(options), clock_(clock), best_(best), pass_(p), kept_(factor_to_keep(p, options)) {
     factor_ = kept_;
   }
 
@@ -306,7 +303,6 @@ class eviction_search {
     return stopped();
   }
 
-  static constexpr float kept_factor = 1e4F;
   static constexpr std::size_t most_repaired_places = 40'000'000;
   static constexpr std::size_t most_climbed = 1'000'000;  // operations of all passes of `climb`
   static constexpr std::size_t most_reordered = 20'000;   // operations; a new order takes as long as a pass
@@ -322,6 +318,15 @@ class eviction_search {
   std::vector<std::pair<double, std::uint32_t>> recomputations_;  // the negative time of each, the longest first
 };
 
+/// With a link: passes that recompute or copy.
+inline stop_reason solve_with_link(const problem& p, const evict_options& options, run_clock& clock, solution& best) {
+  copy_states states(p, 1, clock, best, evict_solver::name);
+  states.place_listed_order();
+  const offload_bound_result floor = floor_within(p, clock, floor_share, floor_branch_nodes(p));
+  if (!take_floor(p, floor, clock, best)) evict_with_copies(p, floor, options, clock, best, states, {});
+  return clock.poll();
+}
+
 }  // namespace detail::evict_solve
 
 REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_options& options) const {
@@ -329,6 +334,10 @@ REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_opt
   for (const tensor_id t : options.keep)
     if (index(t) >= p.graph().num_tensors)
       throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");
+  if (p.link())
+    return detail::solve_in_frame(p, name, options.run, true, [&](run_clock& clock, solution& best) {
+      return detail::evict_solve::solve_with_link(p, options, clock, best);
+    });
   return detail::solve_by_own_method(p, name, options.run, false, false,
                                      [&](run_clock& clock, solution& best) -> detail::method_end {
                                        if (prove(p, best, clock.limits())) return {};

@@ -3,21 +3,66 @@
 
 #include "remat/method/refined.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <new>
 #include <utility>
 
+#include "remat/bound/offload.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/detail/copy_annealing.hpp"
+#include "remat/method/detail/copy_states.hpp"
+#include "remat/method/detail/own_method.hpp"
+#include "remat/method/evict.hpp"
+#include "remat/method/impl/copying_eviction.hpp"
 #include "remat/method/impl/refinement_steps.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
 namespace REMAT_NAMESPACE {
 
+namespace detail::refined_solve {
+
+inline constexpr std::size_t num_starts = 4;  // of the search
+inline constexpr double eviction_share = 0.25, share_alone = 0.3;
+inline constexpr double near_bound = 0.003;  // a gap that the search closes by itself
+
+/// With a link: eviction that drops or copies, then the search that changes recomputation and copies together.
+inline stop_reason refine_with_copies(const problem& p, const refined_options& options, run_clock& clock,
+                                      solution& best) {
+  copy_states states(p, num_starts, clock, best, refined_solver::name);
+  states.place_listed_order();
+  const offload_bound_result floor = floor_within(p, clock, floor_share, floor_branch_nodes(p));
+  if (take_floor(p, floor, clock, best)) return clock.poll();
+  for (const schedule& s : options.starts) states.place(computes_of(s), {}, "start");
+  if (best.is_within(options.gap)) return clock.poll();
+  {
+    run_clock part = clock.part(eviction_share, evict_solver::name);
+    evict_with_copies(p, floor, {}, part, best, states, evict_solver::name);
+  }
+  if (!best.is_within(std::max(options.gap, near_bound))) {
+    refined_options alone = options;
+    for (const auto& [time, state] : states.entries()) alone.starts.push_back(schedule_computes(p, state.computes));
+    const solution s = solve_part(clock, share_alone, refined, p.without_link(), std::move(alone));
+    if (s.plan) states.place(computes_of(*s.plan), {}, "alone");
+  }
+  anneal_copies(p, states.states(), options.gap, clock, best, refined_solver::name);
+  return clock.poll();
+}
+
+}  // namespace detail::refined_solve
+
 REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined_options& options) const {
   run_clock clock(options.run, name);
   require_valid_options(name, options);
-  detail::require_no_link(p, name);
+  if (p.link()) {
+    detail::require_legal_starts(p, options.starts, name);
+    return detail::solve_in_frame(p, name, options.run, true, [&](run_clock& within, solution& best) {
+      return detail::refined_solve::refine_with_copies(p, options, within, best);
+    });
+  }
   detail::refinement_steps steps(p, options);
   clock.watch(steps.best().time, steps.best().lower_bound);
   try {

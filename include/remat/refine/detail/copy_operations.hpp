@@ -16,9 +16,9 @@ namespace REMAT_NAMESPACE::detail {
 
 /// A problem without a link in which some tensors lie on the host across a moment: for solvers that know no copies.
 ///
-/// A copy of each such tensor is an operation of no time, which makes a tensor of no bytes; another operation of no
-/// time makes the tensor from it again. What stands after the moment in the listed order reads the latter. So a solver
-/// decides what else to compute again, as if copies took no time; `copy_planner` then says how long they take.
+/// A copy of each such tensor is an operation of no time, which makes a tensor of no bytes; another operation, of no
+/// time or of a given price, makes the tensor from it again. What stands after the moment in the listed order reads the
+/// latter. So a solver decides what else to compute again; `copy_planner` then says how long the copies take.
 class copy_operations {
   std::vector<std::uint32_t>
       original_{};  // operation of the instance → of the whole, or `copy`; filled with `instance`
@@ -27,9 +27,11 @@ class copy_operations {
   problem instance;  ///< with the budget of the problem, and no link
 
   /// `on_host`: of a tensor, whether it lies on the host across `moment`. Tensors that are not written up to the moment
-  /// and read after it, and final outputs, stay as they are. O(reads and writes) time.
-  copy_operations(const problem& p, std::span<const std::uint8_t> on_host, std::uint32_t moment)
-      : instance(build(p, on_host, moment, original_)) {}
+  /// and read after it, and final outputs, stay as they are. `prices`: of a tensor, the time of the operation that
+  /// copies it back; empty: none. O(reads and writes) time.
+  copy_operations(const problem& p, std::span<const std::uint8_t> on_host, std::uint32_t moment,
+                  std::span<const double> prices = {})
+      : instance(build(p, on_host, moment, prices, original_)) {}
 
   /// Returns the operations of the whole that a schedule runs, in order, without the copies.
   [[nodiscard]] std::vector<std::uint32_t> computes(const schedule& plan) const {
@@ -43,7 +45,7 @@ class copy_operations {
   static constexpr std::uint32_t copy = std::numeric_limits<std::uint32_t>::max();
 
   [[nodiscard]] static problem build(const problem& p, std::span<const std::uint8_t> on_host, std::uint32_t moment,
-                                     std::vector<std::uint32_t>& original) {
+                                     std::span<const double> prices, std::vector<std::uint32_t>& original) {
     const flat_graph& g = p.graph();
     flat_graph out;
     out.bytes = g.bytes;
@@ -71,7 +73,7 @@ class copy_operations {
             back[t] = add_tensor(g.bytes[t]);
             out.inputs.values.push_back(host[t]);
             out.outputs.values.push_back(back[t]);
-            end_operation(copy, 0, 0, 0);
+            end_operation(copy, prices.empty() ? 0 : prices[t], 0, 0);
           }
       for (const std::uint32_t t : g.inputs[o])
         out.inputs.values.push_back(o > moment && back[t] != copy ? back[t] : t);

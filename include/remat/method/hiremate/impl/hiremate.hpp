@@ -10,6 +10,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
+#include "remat/method/detail/copy_instances.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
 #include "remat/method/hiremate/detail/level_search.hpp"
@@ -414,6 +415,19 @@ REMAT_INLINE piece_kind portable_group_ways(mip_backend_ref backend) {
 
 REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, const hiremate_options& options) {
   hiremate_solve::require_valid(p, options);
+  if (p.link()) {
+    hiremate_options alone = options;
+    alone.improve = false;
+    if (!alone.cache) alone.cache = make_way_cache();
+    const auto method = [&](const problem& instance, const run_control& run) {
+      hiremate_options now = alone;
+      now.run = run;
+      // A given hierarchy is one of the graph without copies.
+      if (instance.graph().num_operations != p.graph().num_operations) now.hierarchy.reset();
+      return solve_hiremate(backend, instance, now);
+    };
+    return solve_by_split_instances(p, "hiremate", options.run, options.improve, method);
+  }
   return solve_by_own_method(p, "hiremate", options.run, options.improve, true,
                              [&](run_clock& clock, solution& best) -> method_end {
                                if (prove(p, best, clock.limits(0.1))) return {};

@@ -22,6 +22,7 @@
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
+#include "remat/method/detail/copy_instances.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/rotor.hpp"
@@ -272,6 +273,16 @@ class chain_search {
 
 REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockmate_options& options) const {
   require_valid_options(name, options);
+  if (p.link()) {
+    rockmate_options alone = options;
+    alone.improve = false;
+    if (!alone.cache) alone.cache = make_way_cache();
+    return detail::solve_by_split_instances(p, name, options.run, options.improve,
+                                            [&](const problem& instance, const run_control& run) {
+                                              alone.run = run;
+                                              return rockmate(instance, alone);
+                                            });
+  }
   return detail::solve_by_own_method(
       p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
         detail::rockmate_blocks::chain_search search(p, options, clock, best);

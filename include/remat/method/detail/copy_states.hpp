@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "remat/bound/offload.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
+#include "remat/core/run.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/refine/detail/copy_planner.hpp"
+#include "remat/refine/detail/copy_refinement.hpp"
+#include "remat/refine/detail/eviction_pass.hpp"
+#include "remat/refine/detail/timeline.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/solution.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+/// Factor of a tensor that leaves the device before others (`copy_preference::factor`).
+inline constexpr float before_all_others = 1000;
+
+/// Of each tensor: `before_all_others` if it is one of `chosen`, else 1.
+template <class Tensors>
+[[nodiscard]] std::vector<float> prefer(const flat_graph& g, const Tensors& chosen) {
+  std::vector<float> factor(g.num_tensors, 1.0F);
+  for (const auto t : chosen) factor[static_cast<std::size_t>(t)] = before_all_others;
+  return factor;
+}
+
+/// What copies cost by the multipliers of the bound, times `scale`: a byte on the host delays what is before the
+/// bound's moment by (1 − a) × the time to copy it out, and what is after it by (1 − b) × the time to copy it back. At
+/// least a twentieth of these times, since the bound of a fast link has no delay.
+[[nodiscard]] inline copy_costs prices_by_floor(const problem& p, const offload_bound_result& floor, double scale) {
+  constexpr double least = 0.05;
+  const flat_graph& g = p.graph();
+  const double out = scale * std::max(1 - floor.before, least), in = scale * std::max(1 - floor.after, least);
+  copy_costs costs(g.num_tensors);
+  for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
+    costs.out_time[t] = p.link()->time_out(g.bytes[t]);
+    costs.in_time[t] = p.link()->time_in(g.bytes[t]);
+    if (!std::isfinite(scale)) {
+      costs.out_price[t] = costs.in_price[t] = scale;
+      continue;
+    }
+    costs.out_price[t] = out * costs.out_time[t] + scale * floor.host_multiplier * static_cast<double>(g.bytes[t]);
+    costs.in_price[t] = in * costs.in_time[t];
+  }
+  return costs;
+}
+
+/// Throws `bad_argument` unless all `starts` are legal, whatever memory they need.
+inline void require_legal_starts(const problem& p, std::span<const schedule> starts, std::string_view solver) {
+  problem unlimited = p.with_budget(problem::unlimited);
+  if (p.link()) unlimited = unlimited.with_link(*p.link());
+  for (const schedule& s : starts)
+    if (const check_report r = check(unlimited, s); !r.valid())
+      throw bad_argument(std::string(solver) + ": a schedule to start from is not usable: " + r.message());
+}
+
+/// The fastest schedules with copies that a solve has found, as states of `copy_refinement`. Sequences of computes
+/// become schedules here: their copies are placed by several preferences.
+class copy_states {
+ public:
+  /// All but `solver` must outlive this object. Keeps the `most` fastest.
+  copy_states(const problem& p, std::size_t most, run_clock& clock, solution& best, std::string_view solver)
+      : p_(p),
+        most_(most),
+        clock_(clock),
+        best_(best),
+        solver_(solver),
+        rerunnable_(rerunnable_operations(p.graph())),
+        planner_(p) {
+    planner_.must_stop = [this] { return clock_.should_stop(); };
+  }
+  copy_states(const copy_states&) = delete;  // the planner refers to it
+  copy_states& operator=(const copy_states&) = delete;
+
+  /// Places the copies of `computes`, with `factor` of each tensor, and takes what is found. `by`: which part made the
+  /// sequence; empty: the solver itself. Returns the least time of its schedules; infinite if none fits.
+  double place(std::span<const std::uint32_t> computes, const std::vector<float>& factor, std::string_view by) {
+    double least = std::numeric_limits<double>::infinity();
+    copy_refinement::state state;
+    for (const double bytes_exponent : {0.0, 0.5})
+      for (const double lead : {0.0, 2.0}) {
+        if (clock_.should_stop()) break;
+        clock_.work(computes.size() * work_of::visit);
+        const double time = planner_.place(computes, {bytes_exponent, lead, factor}, 3, least);
+        if (!(time < least)) continue;
+        least = time;
+        state = {planner_.computes(), bytes_exponent, lead, factor};
+        if (time < best_.time)
+          accept(p_, best_, planner_.steps(), by.empty() ? std::string(solver_) : by_part(solver_, by));
+      }
+    if (std::isfinite(least)) keep(std::move(state), least);
+    return least;
+  }
+
+  /// No recomputation: the listed order, with copies of what does not fit.
+  void place_listed_order() { place(computes_of(listed_order(p_)), {}, "listed"); }
+
+  /// The times of the schedules and the states, the fastest first.
+  [[nodiscard]] const std::vector<std::pair<double, copy_refinement::state>>& entries() const noexcept {
+    return entries_;
+  }
+  /// The states, the fastest first.
+  [[nodiscard]] std::vector<copy_refinement::state> states() const {
+    std::vector<copy_refinement::state> out;
+    for (const auto& entry : entries_) out.push_back(entry.second);
+    return out;
+  }
+
+  /// Takes recomputations out of the fastest state, the longest first, as long as the schedule gets no slower: their
+  /// results are held, or copied. Returns whether it got faster.
+  bool remove_recomputations(std::string_view by) {
+    if (entries_.empty()) return false;
+    const flat_graph& g = p_.graph();
+    copy_refinement::state state = entries_.front().second;
+    double time = entries_.front().first;
+    const double before = time;
+    std::vector<std::pair<double, std::uint32_t>> again;  // negative time, operation that runs more than once
+    std::vector<std::uint8_t> ran(g.num_operations, 0);
+    for (const std::uint32_t o : state.computes)
+      if (std::exchange(ran[o], std::uint8_t{1}) != 0 && rerunnable_[o]) again.emplace_back(-g.time[o], o);
+    std::sort(again.begin(), again.end());
+    again.erase(std::unique(again.begin(), again.end()), again.end());
+    std::vector<std::uint32_t> trial;
+    std::uint64_t visits = 0;  // each try takes time that grows with the graph
+    for (const auto& [negative_time, o] : again) {
+      if (visits > most_visits || clock_.should_stop()) break;
+      for (std::size_t run = 1;; ++run) {  // each further run of it
+        std::size_t place = 0, met = 0;
+        for (; place < state.computes.size() && (state.computes[place] != o || met++ < run); ++place) {
+        }
+        if (place == state.computes.size()) break;
+        visits += state.computes.size();
+        if (visits > most_visits || clock_.should_stop()) break;
+        clock_.work(state.computes.size() * work_of::visit);
+        trial = state.computes;
+        trial.erase(trial.begin() + static_cast<std::ptrdiff_t>(place));
+        const double now = planner_.place(trial, {state.bytes_exponent, state.lead, state.factor}, 1, time);
+        if (!(now < time)) continue;
+        time = now;
+        state.computes = planner_.computes();
+        if (time < best_.time) accept(p_, best_, planner_.steps(), by_part(solver_, by));
+        --run;  // the next one has its number now
+      }
+    }
+    if (!(time < before)) return false;
+    keep(std::move(state), time);
+    return true;
+  }
+
+ private:
+  static constexpr std::uint64_t most_visits = 10'000'000;  // of computes, while recomputations are taken out
+
+  void keep(copy_refinement::state state, double time) {
+    const auto at = std::lower_bound(entries_.begin(), entries_.end(), time,
+                                     [](const auto& entry, double t) { return entry.first < t; });
+    if (at != entries_.end() && at->first == time) return;  // most likely the same
+    entries_.emplace(at, time, std::move(state));
+    if (entries_.size() > most_) entries_.pop_back();
+  }
+
+  const problem& p_;
+  std::size_t most_;
+  run_clock& clock_;
+  solution& best_;
+  std::string_view solver_;
+  std::vector<std::uint8_t> rerunnable_;
+  copy_planner planner_;
+  std::vector<std::pair<double, copy_refinement::state>> entries_;  // the fastest first
+};
+
+}  // namespace REMAT_NAMESPACE::detail

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "remat/core/run.hpp"
 #include "remat/method/evict.hpp"
@@ -12,6 +13,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
+#include "support/half_elsewhere.hpp"
 #include "support/random_graph.hpp"
 
 using namespace remat;
@@ -66,4 +68,31 @@ TEST_CASE("it ends at its target, and keeps a schedule that cannot be better") {
     at_target += clock.work_done() < limits.work_limit / 2 ? 1U : 0U;
   }
   CHECK(at_target > 0);
+}
+
+TEST_CASE("several searches give the same answers on threads and by a crew") {
+  const problem p = test::within(test::bundled_problem("unet5-b16-256"), 0.3);
+  const solution start = evict(p);
+  REQUIRE(start.plan);
+  const auto found = [&](unsigned threads, crew* others) {
+    run_control limits;
+    limits.work_limit = 1'000'000;
+    limits.threads = threads;
+    limits.crew = others;
+    run_clock clock(limits);
+    std::vector<std::vector<std::uint32_t>> out;
+    for (const windows_found& one : anneal_windows_together(p, *start.plan, start.time, 0, clock)) {
+      out.push_back(one.computes);
+      if (!one.computes.empty()) CHECK(check(p, schedule_computes(p, one.computes)).time == one.time);
+    }
+    CHECK(clock.work_done() <= limits.work_limit);
+    return out;
+  };
+  const auto here = found(1, nullptr);
+  CHECK(here.size() == 2);
+  CHECK(here[0] != here[1]);
+  CHECK(found(2, nullptr) == here);
+  test::half_elsewhere others({portable_windows()});
+  CHECK(found(1, &others) == here);
+  CHECK(others.sent["windows"] > 0);
 }

@@ -41,6 +41,7 @@
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/concepts.hpp"
+#include "remat/refine/detail/window_annealing.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -558,8 +559,8 @@ REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> 
 }  // namespace detail::automatic_solve
 
 REMAT_INLINE std::vector<piece_kind> solver_pieces(mip_backend_ref backend) {
-  return {detail::portable_ways(), detail::portable_group_ways(backend), decompose_pieces(), refine_pieces(),
-          offload_pieces()};
+  return {detail::portable_ways(), detail::portable_group_ways(backend), decompose_pieces(),
+          refine_pieces(),         detail::portable_windows(),           offload_pieces()};
 }
 REMAT_INLINE std::vector<piece_kind> solver_pieces() { return solver_pieces(branch_and_bound); }
 

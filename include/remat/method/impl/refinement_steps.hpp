@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/detail/moment_fill.hpp"
 #include "remat/bound/turnaround.hpp"
-#include "remat/core/crew.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -439,44 +437,26 @@ class refinement_steps {
     if (part.should_stop() || !anneals_windows()) return slice;
     const bool is_better = slice.found.plan.has_value() && slice.found.time < now.best.time;
     const solution& from = is_better ? slice.found : now.best;
-    anneal_windows(annealing_, *from.plan, from.time, now, part, slice.found);
+    anneal_windows(*from.plan, from.time, now, 2 * annealed_++, part, slice.found);
     return slice;
   }
 
-  /// Disturbs a schedule and solves windows, again and again, in searches of different seeds on all threads.
-  void anneal_windows(std::vector<std::unique_ptr<window_annealing>>& searches, const schedule& from, double time,
-                      const race_state& now, run_clock& part, solution& found) {
-    // Under a limit of work, their number must not depend on the threads.
-    const bool is_counted = part.control().work_limit != run_control::no_work_limit;
-    const std::size_t count = is_counted ? 2 : std::clamp<std::size_t>(part.control().thread_count(), 1, 8);
-    while (searches.size() < count)
-      searches.push_back(std::make_unique<window_annealing>(problem_, part.control().seed * 8 + searches.size()));
-    const double target = now.best.lower_bound * (1 + options_.gap);
-    std::vector<std::uint64_t> work(count);
-    piece_list pieces;
-    pieces.count = count;
-    pieces.size = [](std::size_t) { return 1.0; };
-    pieces.limits = [&](std::size_t, std::size_t) {
-      run_control limits = part.limits();
-      limits.work_limit = share_of(limits.work_limit, 1 / static_cast<double>(count));
-      return limits;
-    };
-    pieces.run = [&](std::size_t i, const run_control& limits) {
-      run_clock own(limits);
-      searches[i]->start(from, time);
-      searches[i]->run(own, target);
-      work[i] = own.work_done();
-    };
-    run_control control = part.control();
-    control.crew = nullptr;
-    run_pieces(pieces, control);
-    part.work(std::accumulate(work.begin(), work.end(), std::uint64_t{0}));
-    for (const auto& search : searches) {
-      if (search->best_time() >= std::min(time, found.time)) continue;
-      schedule plan = search->best();
+  /// Disturbs a schedule and solves windows, again and again, in searches of different seeds.
+  void anneal_windows(const schedule& from, double time, const race_state& now, std::uint64_t seed, run_clock& part,
+                      solution& found) {
+    run_control control = part.limits();
+    control.on_progress = part.control().on_progress;
+    control.seed += seed;
+    run_clock own(control);
+    for (const windows_found& one :
+         anneal_windows_together(problem_, from, time, now.best.lower_bound * (1 + options_.gap), own)) {
+      if (one.time >= std::min(time, found.time)) continue;
+      schedule plan = schedule_computes(problem_, one.computes);
       const check_report report = check(now.instance, plan);
+      if (!report.valid()) throw internal_error("windows made an invalid schedule: " + report.message());
       keep_if_better(found, std::move(plan), report, by_part(refined_solver::name, "windows"));
     }
+    part.work(own.work_done());
   }
 
   [[nodiscard]] static window_effort all_widths() {
@@ -515,7 +495,7 @@ class refinement_steps {
     keep_if_better(slice.found, std::move(better.plan), report, by_part(refined_solver::name, "search"));
     if (!solves_windows || part.should_stop()) return slice;
     if (anneals_windows()) {
-      anneal_windows(last_annealing_, refined_plan, report.time, now, part, slice.found);
+      anneal_windows(refined_plan, report.time, now, 2 * refinements_ + 1, part, slice.found);
     } else {
       if (!last_windows_) last_windows_.emplace(problem_, all_widths());
       last_windows_->start(computes_of(refined_plan));
@@ -536,10 +516,9 @@ class refinement_steps {
   std::vector<op_id> moments_;  // of that bound, for the other parts
   std::shared_ptr<const moment_chain> links_;
   std::optional<window_search> windows_, last_windows_;  // of the best schedule, and of refinement's
-  std::vector<std::unique_ptr<window_annealing>> annealing_, last_annealing_;  // … as well
-  double windows_time_ = 0;     // of the schedule on which windows_ works
-  bool windows_ended_ = false;  // it has solved all of them
-  std::uint64_t refinements_ = 0, splits_ = 0, random_evictions_ = 0;
+  double windows_time_ = 0;                              // of the schedule on which windows_ works
+  bool windows_ended_ = false;                           // it has solved all of them
+  std::uint64_t refinements_ = 0, annealed_ = 0, splits_ = 0, random_evictions_ = 0;
   stop_reason stopped_ = stop_reason::none;
   race race_;
 };

@@ -15,6 +15,13 @@
 
 namespace REMAT_NAMESPACE::detail {
 
+/// Counts units of work if the limit has room for them. Otherwise spends what is left, and returns false.
+[[nodiscard]] inline bool spend(run_clock& clock, std::uint64_t units) {
+  const std::uint64_t spent = std::min(units, clock.work_left());
+  clock.work(spent);
+  return spent == units;
+}
+
 namespace window {
 
 /// A window of a schedule as a graph of its own, and the writes that are open at both of its ends.
@@ -66,8 +73,9 @@ class states : private backward_states<states> {
         goal_ = top.state;
         return outcome::better;
       }
-      if (table_.size() >= max_states || (++expanded % 64 == 0 && clock.should_stop())) return outcome::gave_up;
-      clock.work(s_.num_operations * work_of::visit);
+      if (table_.size() >= max_states || (++expanded % 64 == 0 && clock.should_stop()) ||
+          !spend(clock, s_.num_operations * work_of::visit))
+        return outcome::gave_up;
       expand(top.state);
     }
     return outcome::none_better;
@@ -240,8 +248,7 @@ class window_search {
   bool sweep(run_clock& clock) {
     const std::size_t width = effort_.widths[width_];
     while (end_ > 0) {
-      if (clock.should_stop()) return false;
-      clock.work(width * work_of::visit);
+      if (clock.should_stop() || !spend(clock, width * work_of::visit)) return false;
       if (!solve(end_ - std::min(end_, width), clock)) return false;
       for (std::size_t steps = std::max<std::size_t>(1, width / effort_.steps); steps > 0 && end_ > 0; --steps) {
         --end_;

@@ -18,6 +18,7 @@
 #include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/object_pool.hpp"
+#include "remat/core/detail/spent_share.hpp"
 #include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
@@ -37,6 +38,8 @@ namespace copy_anneal {
 /// The name of the kind of the pieces.
 inline constexpr std::string_view search_kind = "copies";
 
+inline constexpr double moves_without_limit = 2000;
+
 /// When a search may end.
 struct search_goal {
   double lower_bound = 0, gap = 0;
@@ -50,20 +53,6 @@ struct cycle_answer {
   std::uint64_t work = 0;
 };
 
-/// How much of the limits of a search is spent, from 0 to 1.
-[[nodiscard]] inline double spent(const run_clock& own, std::uint64_t moves) {
-  constexpr double moves_without_limit = 2000;
-  const run_control& limits = own.control();
-  const bool has_work = limits.work_limit != run_control::no_work_limit;
-  const bool has_time = limits.time_limit != std::chrono::nanoseconds::max();
-  double out = has_work || has_time ? 0 : static_cast<double>(moves) / moves_without_limit;
-  if (has_work)
-    out = static_cast<double>(own.work_done()) / static_cast<double>(std::max<std::uint64_t>(1, limits.work_limit));
-  if (has_time)
-    out = std::max(out, own.seconds() / std::max(1e-9, std::chrono::duration<double>(limits.time_limit).count()));
-  return out;
-}
-
 /// One search in one cycle: the temperature falls to 0 while the limits are spent. It depends on nothing that the same
 /// object did before.
 [[nodiscard]] inline cycle_answer anneal(copy_refinement& search, const problem& p, copy_refinement::state from,
@@ -76,7 +65,7 @@ struct cycle_answer {
     const double beyond = search.time() - p.graph().needed_time;
     const double scale = heat * beyond / static_cast<double>(1 + search.num_choices());
     for (std::uint64_t move = 0; !is_within_gap(search.best_time(), goal.lower_bound, goal.gap); ++move) {
-      const double f = spent(own, move);
+      const double f = spent_share(own, static_cast<double>(move) / moves_without_limit);
       if (f >= 1 || own.should_stop()) break;
       search.temperature = f > 0.9 ? 0 : scale * (1 - f) * (1 - f);
       own.work(search.size() * work_of::visit);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 #include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/random.hpp"
+#include "remat/core/detail/spent_share.hpp"
 #include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
@@ -58,11 +58,11 @@ class window_annealing {
   void run(run_clock& clock, double target) {
     moves_.must_stop = [&clock] { return clock.should_stop(); };
     for (std::uint64_t round = 0; best_time_ > target && !clock.should_stop(); ++round) {
-      const double spent = spent_of(clock, round);
+      const double spent = spent_share(clock, static_cast<double>(round) / static_cast<double>(rounds_without_limit));
       if (spent >= 1) break;
       plan_.load(now_);
       plan_.keep();
-      const double scale = time_per_recomputation();
+      const double scale = time_per_recomputation(plan_);
       if (scale == 0) break;
       disturb(scale * least_heat * std::pow(most_heat / least_heat, random_.uniform()), clock);
       windows_.start(plan_.computes());
@@ -80,15 +80,6 @@ class window_annealing {
  private:
   static constexpr std::uint64_t hot_moves = 300, cold_moves = 150, rounds_without_limit = 100;
   static constexpr double least_heat = 3, most_heat = 15, acceptance = 2;  // in mean times of a recomputation
-
-  /// The time beyond the needed operations for each compute that could be removed: about what one move changes.
-  [[nodiscard]] double time_per_recomputation() const {
-    std::size_t recomputations = 0;
-    for (timeline::node x = plan_.next(timeline::head); x != timeline::tail; x = plan_.next(x))
-      recomputations += plan_.removable(x);
-    const double excess = std::max(0.0, plan_.time() - plan_.graph().needed_time);
-    return recomputations == 0 ? 0 : excess / static_cast<double>(recomputations);
-  }
 
   void disturb(double heat, run_clock& clock) {
     for (std::uint64_t k = 0; k < hot_moves + cold_moves && !moves_.must_stop() && spend(clock, work_of::move); ++k) {
@@ -110,19 +101,6 @@ class window_annealing {
     if (report.time > time_ - temperature * std::log(1.0 - random_.uniform())) return;
     now_ = std::move(made);
     time_ = report.time;
-  }
-
-  /// How much of the limits is spent, from 0 to 1.
-  [[nodiscard]] static double spent_of(const run_clock& clock, std::uint64_t round) {
-    const run_control& limits = clock.control();
-    const bool has_work = limits.work_limit != run_control::no_work_limit;
-    const bool has_time = limits.time_limit != std::chrono::nanoseconds::max();
-    double out = has_work || has_time ? 0 : static_cast<double>(round) / static_cast<double>(rounds_without_limit);
-    if (has_work)
-      out = static_cast<double>(clock.work_done()) / static_cast<double>(std::max<std::uint64_t>(1, limits.work_limit));
-    if (has_time && !has_work)
-      out = clock.seconds() / std::max(1e-9, std::chrono::duration<double>(limits.time_limit).count());
-    return out;
   }
 
   const problem& p_;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/backward_states.hpp"
@@ -207,16 +208,11 @@ class window_search {
       if (at.open[r] != 0) return true;
     return false;
   }
-  static std::uint64_t mixed(std::uint64_t x) noexcept {
-    x = (x + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
-  }
   void open_all(place& at, std::uint32_t t) const {
     at.bytes += g_.bytes[t];
     for (std::uint32_t r = g_.producers.begin[t]; r < g_.producers.begin[t + 1]; ++r) {
       at.open[r] = 1;
-      at.hash ^= mixed(r);
+      at.hash ^= splitmix64(r);
     }
   }
   /// Goes from behind a compute to before it. Returns false, and does nothing, if nobody reads what it makes.
@@ -228,7 +224,7 @@ class window_search {
       const std::uint32_t r = row_of(o, t);
       if (at.open[r] == 0) continue;
       at.open[r] = 0;
-      at.hash ^= mixed(r);
+      at.hash ^= splitmix64(r);
       if (!is_open(at, t)) at.bytes -= g_.bytes[t];
     }
     for (const std::uint32_t t : g_.inputs[o])
@@ -266,7 +262,7 @@ class window_search {
     std::uint64_t key = behind_.hash;
     for (std::size_t k = end_; k-- > begin;) {
       const std::uint32_t o = computes_[k];
-      key = mixed(key ^ o);
+      key = splitmix64(key ^ o);
       time += g_.time[o];
       if (step_back(before_, o)) continue;
       computes_.erase(computes_.begin() + static_cast<std::ptrdiff_t>(k));  // what read it is gone

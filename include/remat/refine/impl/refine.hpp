@@ -60,7 +60,7 @@ class annealing_search {
     moves_.begin(limits.seed);
     moves_.must_stop = [&clock] { return clock.should_stop(); };
     round_answer best{plan_.computes(), plan_.time()};
-    const double scale = hot * time_per_recomputation();
+    const double scale = hot * time_per_recomputation(plan_);
     const double seconds = std::chrono::duration<double>(limits.time_limit).count();
     for (; best.moves < moves; ++best.moves) {
       if (best.moves % poll_stride == 0) {
@@ -85,16 +85,6 @@ class annealing_search {
 
  private:
   static constexpr std::uint64_t poll_stride = 32, report_stride = 4096;
-
-  /// The time beyond the needed operations, for each compute that could be removed: the scale on which one move changes
-  /// the time.
-  [[nodiscard]] double time_per_recomputation() const {
-    std::size_t recomputations = 0;
-    for (timeline::node x = plan_.next(timeline::head); x != timeline::tail; x = plan_.next(x))
-      recomputations += plan_.removable(x);
-    const double excess = std::max(0.0, plan_.time() - plan_.graph().needed_time);
-    return recomputations == 0 ? 0 : excess / static_cast<double>(recomputations);
-  }
 
   timeline plan_;
   refine_moves moves_;

@@ -96,7 +96,8 @@ class refinement_steps {
   static constexpr std::uint32_t chain_moments = 48;
   static constexpr std::uint32_t promising_exact = 128;  // operations: `exact` often ends in a few seconds
   /// Gaps below which a part does not run.
-  static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, wide_gap = 0.005;
+  static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, wide_gap = 0.005,
+                          near_gap = 0.01;
   static constexpr std::uint32_t most_for_windows = 1U << 17, most_for_window_annealing = 2000;  // operations
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
@@ -472,6 +473,12 @@ class refinement_steps {
     return report.time;
   }
 
+  /// The share of moves alone in what windows follow: near the bound, one long cooling finds more than disturbances.
+  [[nodiscard]] double share_before_windows(const race_state& now) const {
+    if (!anneals_windows()) return 0.9;
+    return now.best.is_within(near_gap) ? 0.75 : 0.35;
+  }
+
   /// Simulated annealing from all schedules found; then windows of the best one.
   race_slice refine_further(const race_state& now, run_clock& part) {
     race_slice slice;
@@ -483,7 +490,7 @@ class refinement_steps {
     refining.gap = options_.gap;
     refining.run = part.control();
     if (solves_windows) {
-      refining.run = part.limits(anneals_windows() ? 0.35 : 0.9);
+      refining.run = part.limits(share_before_windows(now));
       refining.run.on_progress = part.control().on_progress;
     }
     refining.run.seed += refinements_++;

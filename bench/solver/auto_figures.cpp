@@ -30,6 +30,7 @@
 #include "remat/method/rotor.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
+#include "support/arguments.hpp"
 #include "support/csv.hpp"
 #include "support/data.hpp"
 #include "support/processor_time.hpp"
@@ -79,22 +80,17 @@ int main(int argc, char** argv) {
   unsigned threads = 1;
   bool with_parts = false;
   std::uint64_t seeds = 1;
-  std::vector<std::filesystem::path> files;
-  for (int i = 1; i < argc; ++i) {
-    const std::string key = argv[i];
-    if (key.rfind("--", 0) != 0 || i + 1 == argc) {
-      files.emplace_back(key);
-      continue;
-    }
-    const std::string value = argv[++i];
-    if (key == "--solvers") solvers = value;
-    if (key == "--fractions") fractions = value;
-    if (key == "--seconds") seconds = std::stod(value);
-    if (key == "--threads") threads = static_cast<unsigned>(std::stoul(value));
-    if (key == "--seeds") seeds = std::stoul(value);
-    if (key == "--parts") with_parts = value != "0";
-    if (key == "--near") near = std::stod(value);
-  }
+  const std::vector<std::string> names =
+      test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
+        if (key == "--solvers") solvers = value;
+        if (key == "--fractions") fractions = value;
+        if (key == "--seconds") seconds = std::stod(value);
+        if (key == "--threads") threads = static_cast<unsigned>(std::stoul(value));
+        if (key == "--seeds") seeds = std::stoul(value);
+        if (key == "--parts") with_parts = value != "0";
+        if (key == "--near") near = std::stod(value);
+      });
+  std::vector<std::filesystem::path> files(names.begin(), names.end());
   if (files.empty()) files = test::bundled_graphs();
   const auto hiremate_here = hiremate_with(branch_and_bound);
   const std::map<std::string, solve_function> known{

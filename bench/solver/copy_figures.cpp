@@ -20,6 +20,7 @@
 #include "remat/method/automatic.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/arguments.hpp"
 #include "support/csv.hpp"
 #include "support/data.hpp"
 #include "support/processor_time.hpp"
@@ -49,19 +50,14 @@ int main(int argc, char** argv) {
   std::string links = "12,25,64,450", fractions = "0.8,0.6,0.5,0.4,0.3,0.2";
   double seconds = 10;
   std::int64_t host = problem::unlimited;
-  std::vector<std::filesystem::path> files;
-  for (int i = 1; i < argc; ++i) {
-    const std::string key = argv[i];
-    if (key.rfind("--", 0) != 0 || i + 1 == argc) {
-      files.emplace_back(key);
-      continue;
-    }
-    const std::string value = argv[++i];
-    if (key == "--links") links = value;
-    if (key == "--fractions") fractions = value;
-    if (key == "--seconds") seconds = std::stod(value);
-    if (key == "--host") host = std::stoll(value);
-  }
+  const std::vector<std::string> names =
+      test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
+        if (key == "--links") links = value;
+        if (key == "--fractions") fractions = value;
+        if (key == "--seconds") seconds = std::stod(value);
+        if (key == "--host") host = std::stoll(value);
+      });
+  std::vector<std::filesystem::path> files(names.begin(), names.end());
   if (files.empty()) files = test::bundled_graphs();
   std::printf("graph,fraction,link,status,alone,copies,both,bound,gap,host_bytes,seconds,by\n");
   for (const std::filesystem::path& file : files) {

@@ -22,6 +22,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/exact.hpp"
+#include "support/arguments.hpp"
 #include "support/data.hpp"
 
 namespace {
@@ -162,19 +163,14 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
 int main(int argc, char** argv) {
   std::size_t operations = 30;
   double fraction = 0.3, seconds = 5, exact_seconds = 60;
-  std::vector<std::filesystem::path> files;
-  for (int i = 1; i < argc; ++i) {
-    const std::string key = argv[i];
-    if (key.rfind("--", 0) != 0 || i + 1 == argc) {
-      files.emplace_back(key);
-      continue;
-    }
-    const std::string value = argv[++i];
-    if (key == "--operations") operations = std::stoul(value);
-    if (key == "--fraction") fraction = std::stod(value);
-    if (key == "--seconds") seconds = std::stod(value);
-    if (key == "--exact-seconds") exact_seconds = std::stod(value);
-  }
+  const std::vector<std::string> names =
+      test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
+        if (key == "--operations") operations = std::stoul(value);
+        if (key == "--fraction") fraction = std::stod(value);
+        if (key == "--seconds") seconds = std::stod(value);
+        if (key == "--exact-seconds") exact_seconds = std::stod(value);
+      });
+  const std::vector<std::filesystem::path> files(names.begin(), names.end());
   std::printf("graph,fraction,operations,merged,auto,by,bound,exact,status,exact_bound,exact_s\n");
   for (const std::filesystem::path& file : files) {
     const problem whole = test::within(read_training_step(file).instance, fraction);

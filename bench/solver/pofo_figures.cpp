@@ -31,6 +31,7 @@
 #include "remat/refine/detail/copy_planner.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/arguments.hpp"
 #include "support/csv.hpp"
 #include "support/data.hpp"
 #include "support/processor_time.hpp"
@@ -130,19 +131,15 @@ int judge(const char* file) {
 int main(int argc, char** argv) {
   std::string links = "4,12,25,64", fractions = "0.75,0.5,0.3";
   std::uint32_t states = 0;
-  std::vector<std::string> names;
-  for (int i = 1; i < argc; ++i) {
-    const std::string key = argv[i];
-    if (key.rfind("--", 0) != 0 || i + 1 == argc) {
-      names.push_back(key);
-      continue;
-    }
-    const std::string value = argv[++i];
-    if (key == "--links") links = value;
-    if (key == "--fractions") fractions = value;
-    if (key == "--states") states = static_cast<std::uint32_t>(std::stoul(value));
-    if (key == "--plans") return judge(value.c_str());
-  }
+  std::string plans;
+  std::vector<std::string> names =
+      test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
+        if (key == "--links") links = value;
+        if (key == "--fractions") fractions = value;
+        if (key == "--states") states = static_cast<std::uint32_t>(std::stoul(value));
+        if (key == "--plans") plans = value;
+      });
+  if (!plans.empty()) return judge(plans.c_str());
   if (names.empty())
     for (const std::filesystem::path& file : test::bundled_chains()) names.push_back(file.stem().string());
   std::printf("chain,fraction,link,rotor,pofo,bound,gap,removed,host_bytes,seconds,by\n");

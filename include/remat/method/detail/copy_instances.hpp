@@ -80,13 +80,8 @@ class split_instances {
     std::vector<offload_bound_result> out;
     for (const auto& [room, speed] : {std::pair(1.0, 1.0), std::pair(0.92, 0.85)}) {
       if (clock_.should_stop()) break;
-      host_link slower = *p_.link();
-      slower.out *= speed;
-      slower.in *= speed;
       offload_bound_result choice =
-          out.empty() && room == 1.0
-              ? floor_
-              : floor_within(with_part_of_budget(room).with_link(slower, p_.host_budget()), clock_, 0.03, 0);
+          out.empty() && room == 1.0 ? floor_ : floor_within(harder(p_, room, speed), clock_, 0.03, 0);
       const auto is_same = [&](const offload_bound_result& other) { return other.offloaded == choice.offloaded; };
       if (!choice.infeasible && !choice.offloaded.empty() && std::none_of(out.begin(), out.end(), is_same))
         out.push_back(std::move(choice));

@@ -61,6 +61,27 @@ template <class Tensors>
   return costs;
 }
 
+/// Places the copies of `computes` by several preferences, with the factors of `state`. What is faster than `time` goes
+/// to `state` and `time`, and what is faster than `best` becomes the answer, as found by `by`. Returns false if it was
+/// stopped.
+inline bool place_copies(const problem& p, std::span<const std::uint32_t> computes, copy_planner& planner,
+                         copy_refinement::state& state, double& time, run_clock& clock, solution& best,
+                         const std::string& by) {
+  for (const double bytes_exponent : {0.0, 0.5})
+    for (const double lead : {0.0, 2.0}) {
+      if (clock.should_stop()) return false;
+      clock.work(computes.size() * work_of::visit);
+      const double now = planner.place(computes, {bytes_exponent, lead, state.factor}, 3, time);
+      if (!(now < time)) continue;
+      time = now;
+      state.computes = planner.computes();
+      state.bytes_exponent = bytes_exponent;
+      state.lead = lead;
+      if (time < best.time) accept(p, best, planner.steps(), by);
+    }
+  return true;
+}
+
 /// Throws `bad_argument` unless all `starts` are legal, whatever memory they need.
 inline void require_legal_starts(const problem& p, std::span<const schedule> starts, std::string_view solver) {
   problem unlimited = p.with_budget(problem::unlimited);
@@ -93,17 +114,9 @@ class copy_states {
   double place(std::span<const std::uint32_t> computes, const std::vector<float>& factor, std::string_view by) {
     double least = std::numeric_limits<double>::infinity();
     copy_refinement::state state;
-    for (const double bytes_exponent : {0.0, 0.5})
-      for (const double lead : {0.0, 2.0}) {
-        if (clock_.should_stop()) break;
-        clock_.work(computes.size() * work_of::visit);
-        const double time = planner_.place(computes, {bytes_exponent, lead, factor}, 3, least);
-        if (!(time < least)) continue;
-        least = time;
-        state = {planner_.computes(), bytes_exponent, lead, factor};
-        if (time < best_.time)
-          accept(p_, best_, planner_.steps(), by.empty() ? std::string(solver_) : by_part(solver_, by));
-      }
+    state.factor = factor;
+    (void)place_copies(p_, computes, planner_, state, least, clock_, best_,
+                       by.empty() ? std::string(solver_) : by_part(solver_, by));
     if (std::isfinite(least)) keep(std::move(state), least);
     return least;
   }

@@ -133,6 +133,16 @@ inline constexpr double floor_share = 0.15;
   return offload_bound(p, proving);
 }
 
+/// The problem with a part of its budget and a slower link. Copies never hide completely, so the bound's choice for it
+/// may serve better.
+[[nodiscard]] inline problem harder(const problem& p, double room, double speed) {
+  host_link slower = *p.link();
+  slower.out *= speed;
+  slower.in *= speed;
+  return p.with_budget(static_cast<std::int64_t>(room * static_cast<double>(p.budget())))
+      .with_link(slower, p.host_budget());
+}
+
 /// Takes the bound on schedules with copies into the answer of a solve. Returns true if it proves that nothing fits.
 inline bool take_floor(const problem& p, const offload_bound_result& floor, run_clock& clock, solution& best) {
   best.lower_bound =

@@ -26,6 +26,16 @@
 
 namespace REMAT_NAMESPACE::detail {
 
+/// Factor in `eviction_weights` of a tensor to keep.
+inline constexpr float kept_factor = 1e4F;
+
+/// Multiplies the factors of some tensors, half of them or few, by 1/4 to 4.
+inline void change_some(std::vector<float>& factor, random_source& random) {
+  const std::uint32_t one_in = 2U << random.below(6);
+  for (float& f : factor)
+    if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
+}
+
 /// Eviction on a problem with a link: passes that bring a tensor back by its operations or by a copy, whichever costs
 /// less, at several scales of the prices of copies. The scale is right if the step that the engines really take is
 /// shortest: with low prices the link delays it, with high ones too much is recomputed.
@@ -116,7 +126,7 @@ class copying_eviction {
     const std::vector<float> before = factor_;
     for (const bool holds : {false, true}) {
       if (holds)
-        for (const tensor_id t : choice.saved) factor_[index(t)] *= held_factor;
+        for (const tensor_id t : choice.saved) factor_[index(t)] *= kept_factor;
       for (const double scale : {0.5, 1.0, 2.0}) try_scale(scale, &choice);
     }
     factor_ = before;
@@ -146,9 +156,7 @@ class copying_eviction {
         for (float& f : factor) f *= std::exp2(static_cast<float>(2 * random.uniform() - 1));
       } else {
         factor = best_factor;
-        const std::uint32_t one_in = 2U << random.below(6);
-        for (float& f : factor)
-          if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
+        change_some(factor, random);
       }
       const double scale = best_scale_ * std::exp2(random.uniform() - 0.5);
       pass_.set_copies(prices_by_floor(p_, floor_, scale), turn_);
@@ -162,7 +170,6 @@ class copying_eviction {
   }
 
   static constexpr double favour = 3;              // of the price of a tensor of the bound's choice
-  static constexpr float held_factor = 1e4F;       // of a tensor that the choice holds
   static constexpr int most_rounds = 5;            // in which recomputations are taken out
   static constexpr int most_steps = 6;             // of the scale in each direction
   static constexpr std::size_t later_weights = 4;  // of the best weights at the first scale, at the other ones
@@ -184,7 +191,6 @@ class copying_eviction {
 
 /// Of each tensor, its factor in `eviction_weights`: large for those to keep.
 [[nodiscard]] inline std::vector<float> factor_to_keep(const problem& p, const evict_options& options) {
-  constexpr float kept_factor = 1e4F;
   std::vector<float> factor(p.graph().num_tensors, 1.0F);
   for (const tensor_id t : options.keep) factor[index(t)] = kept_factor;
   return factor;

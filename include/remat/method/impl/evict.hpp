@@ -195,13 +195,6 @@ class eviction_search {
     return needed;
   }
 
-  /// Multiplies the factors of some tensors, half of them or few, by 1/4 to 4.
-  static void change_some(std::vector<float>& factor, random_source& random) {
-    const std::uint32_t one_in = 2U << random.below(6);
-    for (float& f : factor)
-      if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
-  }
-
   /// An order in which operations have moved a little, or far.
   [[nodiscard]] std::unique_ptr<reordered_passes> another_order(const std::vector<std::uint32_t>& order,
                                                                 random_source& random) {

@@ -148,14 +148,9 @@ class copy_search {
     for (const double room : {1.0, 0.97, 0.94, 0.9, 0.85, 0.8})
       for (const double speed : {1.0, 0.85, 0.7}) {
         if (best_.is_within(options_.gap) || part.should_stop()) return;
-        host_link slower = *p_.link();
-        slower.out *= speed;
-        slower.in *= speed;
         const bool is_floor = room == 1.0 && speed == 1.0;
         offload_bound_result guide;
-        if (!is_floor)
-          guide =
-              floor_within(p_.with_budget(part_of_budget(room)).with_link(slower, p_.host_budget()), clock_, 0.05, 0);
+        if (!is_floor) guide = floor_within(harder(p_, room, speed), clock_, 0.05, 0);
         const offload_bound_result& choice = is_floor ? floor_ : guide;
         if (choice.infeasible || choice.offloaded.empty() ||
             std::find(seen.begin(), seen.end(), choice.offloaded) != seen.end())
@@ -191,21 +186,9 @@ class copy_search {
 
   /// Places the copies of a candidate's schedule.
   void try_schedule(candidate& c, const schedule& plan, std::string_view by) {
-    const std::vector<std::uint32_t> computes = c.instance->computes(plan);
-    for (const double bytes_exponent : {0.0, 0.5}) {
-      for (const double lead : {0.0, 2.0}) {
-        if (clock_.should_stop()) return;
-        clock_.work(computes.size() * work_of::visit);
-        const double time = planner_.place(computes, {bytes_exponent, lead, c.state.factor}, 3, c.time);
-        if (!(time < c.time)) continue;
-        c.time = time;
-        c.state.computes = planner_.computes();
-        c.state.bytes_exponent = bytes_exponent;
-        c.state.lead = lead;
-        if (time < best_.time) accept(p_, best_, planner_.steps(), by_part(offload_solver::name, by));
-      }
-    }
-    clock_.report({.stage = "copies"});
+    if (place_copies(p_, c.instance->computes(plan), planner_, c.state, c.time, clock_, best_,
+                     by_part(offload_solver::name, by)))
+      clock_.report({.stage = "copies"});
   }
 
   void keep(candidate c) {
@@ -272,14 +255,9 @@ class copy_search {
 
 REMAT_INLINE piece_kind offload_pieces() {
   namespace own = detail::copy_anneal;
-  struct opened {
-    explicit opened(problem q) : p(std::move(q)), pool(p) {}
-    problem p;
-    own::search_pool pool;
-  };
   const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
     detail::byte_reader in(shared);
-    const auto all = std::make_shared<opened>(detail::get_problem(in));
+    const auto all = std::make_shared<detail::received_problem<own::search_pool>>(detail::get_problem(in));
     return [all](std::span<const std::byte> piece, const run_control& run) {
       detail::byte_reader from(piece);
       detail::copy_refinement::state state = own::get_state(from);

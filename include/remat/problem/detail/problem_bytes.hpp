@@ -50,10 +50,22 @@ inline void put(byte_writer& out, const flat_graph& g) {
   return g;
 }
 
-/// Appends a problem: its graph, its budgets, its link and its known bound.
-inline void put(byte_writer& out, const problem& p) {
+/// Appends the graph of a problem and its budget alone: for pieces that need no more, so that what they share stays the
+/// same while the known bound rises.
+inline void put_graph_and_budget(byte_writer& out, const problem& p) {
   put(out, p.graph());
   out.put(p.budget());
+}
+
+/// Reads the problem that `put_graph_and_budget` wrote.
+[[nodiscard]] inline problem get_graph_and_budget(byte_reader& in) {
+  flat_graph g = get_flat_graph(in);
+  return problem::from_flat(std::move(g), in.get<std::int64_t>());
+}
+
+/// Appends a problem: its graph, its budgets, its link and its known bound.
+inline void put(byte_writer& out, const problem& p) {
+  put_graph_and_budget(out, p);
   out.put(p.link().has_value());
   if (p.link()) {
     out.put(p.link()->out);
@@ -66,9 +78,7 @@ inline void put(byte_writer& out, const problem& p) {
 
 /// Reads the problem that `put` wrote. Everything that a solver sees of it is the same.
 [[nodiscard]] inline problem get_problem(byte_reader& in) {
-  flat_graph g = get_flat_graph(in);
-  const auto budget = in.get<std::int64_t>();
-  problem p = problem::from_flat(std::move(g), budget);
+  problem p = get_graph_and_budget(in);
   if (in.get<bool>()) {
     host_link link;
     in.get(link.out);
@@ -80,5 +90,13 @@ inline void put(byte_writer& out, const problem& p) {
   in.get_optional(bound);
   return bound ? p.with_known_bound(*bound) : p;
 }
+
+/// A problem that another process has sent, and a pool of objects that refer to it.
+template <class Pool>
+struct received_problem {
+  explicit received_problem(problem q) : p(std::move(q)), pool(p) {}
+  problem p;
+  Pool pool;
+};
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -161,8 +161,7 @@ struct windows_found {
   pieces.kind = "windows";
   pieces.shared = [&] {
     byte_writer out;
-    put(out, p.graph());
-    out.put(p.budget());
+    put_graph_and_budget(out, p);
     return out.take();
   };
   pieces.encode = [&](std::size_t) {
@@ -190,8 +189,7 @@ struct windows_found {
 [[nodiscard]] inline piece_kind portable_windows() {
   const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
     byte_reader in(shared);
-    flat_graph g = get_flat_graph(in);
-    const auto p = std::make_shared<const problem>(problem::from_flat(std::move(g), in.get<std::int64_t>()));
+    const auto p = std::make_shared<const problem>(get_graph_and_budget(in));
     return [p](std::span<const std::byte> piece, const run_control& run) {
       byte_reader from(piece);
       std::vector<std::uint32_t> computes;

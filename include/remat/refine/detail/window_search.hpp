@@ -296,7 +296,7 @@ class window_search {
     std::sort(operations.begin(), operations.end());
     operations.erase(std::unique(operations.begin(), operations.end()), operations.end());
     add_optional();
-    const std::size_t runnable = operations.size();
+    const std::vector<std::uint32_t> runnable = operations;
     // All tensors that these touch, and all that write them.
     part_.tensors.clear();
     const auto touch = [&](std::uint32_t t) {
@@ -307,16 +307,13 @@ class window_search {
       for (const std::uint32_t t : g_.outputs[o]) touch(t);
     }
     std::sort(part_.tensors.begin(), part_.tensors.end());
-    for (std::size_t i = 0; i < part_.tensors.size(); ++i)
-      for (const std::uint32_t o : g_.producers[part_.tensors[i]]) operations.push_back(o);
-    std::sort(operations.begin() + static_cast<std::ptrdiff_t>(runnable), operations.end());
-    const std::vector<std::uint32_t> own(operations.begin(),
-                                         operations.begin() + static_cast<std::ptrdiff_t>(runnable));
+    for (const std::uint32_t t : part_.tensors)
+      operations.insert(operations.end(), g_.producers[t].begin(), g_.producers[t].end());
     std::sort(operations.begin(), operations.end());
     operations.erase(std::unique(operations.begin(), operations.end()), operations.end());
     part_.may_run.assign(operations.size(), 0);
     for (std::size_t i = 0; i < operations.size(); ++i)
-      part_.may_run[i] = std::binary_search(own.begin(), own.end(), operations[i]);
+      part_.may_run[i] = std::binary_search(runnable.begin(), runnable.end(), operations[i]);
     build_graph();
     for (const std::uint32_t t : part_.tensors) touched_[t] = 0;
   }

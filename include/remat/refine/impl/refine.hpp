@@ -271,8 +271,7 @@ class refinement {
     pieces.kind = search_kind;
     pieces.shared = [&] {
       byte_writer out;
-      put(out, p_.graph());
-      out.put(p_.budget());
+      put_graph_and_budget(out, p_);
       return out.take();
     };
     pieces.encode = [&](std::size_t i) {
@@ -364,15 +363,9 @@ class refinement {
 
 REMAT_INLINE piece_kind refine_pieces() {
   namespace own = detail::refinement;
-  struct opened {
-    explicit opened(problem q) : p(std::move(q)), pool(p) {}
-    problem p;
-    own::search_pool pool;
-  };
   const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
     detail::byte_reader in(shared);
-    flat_graph g = detail::get_flat_graph(in);
-    const auto all = std::make_shared<opened>(problem::from_flat(std::move(g), in.get<std::int64_t>()));
+    const auto all = std::make_shared<detail::received_problem<own::search_pool>>(detail::get_graph_and_budget(in));
     return [all](std::span<const std::byte> piece, const run_control& run) {
       detail::byte_reader from(piece);
       const auto hot = from.get<double>();

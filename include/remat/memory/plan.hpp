@@ -12,8 +12,8 @@ struct memory_plan_options {
   static constexpr std::int64_t near_bound = 50;
   /// Without a limit of time or work, the search does this work (at most some 60 ms of processor time) …
   static constexpr std::uint64_t default_work = 12'000'000;
-  /// … and goes on until the arena is near the bound, or this work is done (some 4 s).
-  static constexpr std::uint64_t further_work = 1'000'000'000;
+  /// … and goes on until the arena is near the bound, or this work is done (some 1.5 s).
+  static constexpr std::uint64_t further_work = 250'000'000;
 
   std::int64_t alignment = 256;   ///< bytes, at least 1: every offset is a multiple of it
   std::int64_t target_bytes = 0;  ///< bytes, at least 0: an arena of at most this size ends the search

@@ -183,25 +183,32 @@ inline void pack_first(packing_component& c, std::int64_t low_enough, run_clock&
   }
 }
 
+[[nodiscard]] inline bool is_limited(const run_control& run) noexcept {
+  return run.work_limit != run_control::no_work_limit || run.time_limit != std::chrono::nanoseconds::max();
+}
+
+/// The limits of a search: those of the options, or `further_work`.
+[[nodiscard]] inline run_control limits_of(run_control run) {
+  if (!is_limited(run)) run.work_limit = memory_plan_options::further_work;
+  return run;
+}
+
 /// The whole search: its components, its goal and its clock.
 class plan_search {
  public:
   /// Divides the intervals. `capacity`, in bytes, is that of `fit_memory`; negative for `plan_memory`.
   plan_search(std::span<const interval> intervals, const memory_plan_options& options, std::int64_t capacity)
       : options_(options),
-        control_(options.run),
-        limited_(control_.work_limit != run_control::no_work_limit ||
-                 control_.time_limit != std::chrono::nanoseconds::max()),
-        clock_(control_),
+        limited_(is_limited(options.run)),
+        clock_(limits_of(options.run)),
         components_(divide_intervals(intervals, options.alignment)) {
-    if (!limited_) control_.work_limit = memory_plan_options::further_work;
     for (const packing_component& c : components_) load_ = std::max(load_, c.load);
     constexpr std::int64_t unlimited = packing_goal::unlimited;
     const bool fits = capacity >= 0;
     const std::int64_t enough = (fits ? capacity : options.target_bytes) / options.alignment;
     const std::int64_t least = std::max(load_, enough);
     const std::int64_t spare = std::min(load_ / memory_plan_options::near_bound, unlimited - load_);
-    all_.seed = control_.seed;
+    all_.seed = options.run.seed;
     all_.goal = {least, fits ? enough : unlimited, fits ? least : std::max(least, load_ + spare),
                  limited_ || fits ? run_control::no_work_limit : memory_plan_options::default_work};
   }
@@ -253,7 +260,6 @@ class plan_search {
   }
 
   const memory_plan_options& options_;
-  run_control control_;
   bool limited_;
   run_clock clock_;
   std::vector<packing_component> components_;

@@ -143,7 +143,7 @@ class HostMemory:
 
     def __init__(self):
         self._free = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector of garbage may give a block back in the middle of `take`
 
     def copies(self, size):
         """The `Copies` of a new call, which take `size` bytes together; None for a plan that copies nothing."""

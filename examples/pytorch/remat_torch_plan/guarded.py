@@ -61,6 +61,13 @@ _SETTINGS = {
 _SETTINGS = {name: value for name, value in _SETTINGS.items() if hasattr(dynamo_config, name)}
 
 
+class _Ignored(set):
+    """Functions that Dynamo leaves out. Its record of a trace copies all settings and sorts sets: there they are names."""
+
+    def __deepcopy__(self, memo):
+        return {f.__qualname__ for f in self}
+
+
 class Untraced(Exception):
     """Dynamo cannot trace the step, for the reason in the message."""
 
@@ -117,8 +124,8 @@ class GuardedStep:
     def _trace_and_run(self, inputs, kwargs, **settings):
         self._begin = time.perf_counter()
         # Messages of the step are not printed. transformers adds functions to the class, as warning_once.
-        logs = {f for name, f in vars(logging.Logger).items() if name.split("_")[0] in _LEVELS}
-        settings["ignore_logging_functions"] = logs
+        logs = (f for name, f in vars(logging.Logger).items() if name.split("_")[0] in _LEVELS)
+        settings["ignore_logging_functions"] = _Ignored(logs)
         # Dynamo leaves a step alone while a dispatch mode is entered, as one that counts bytes: only the run is under it.
         with dynamo_config.patch({**_SETTINGS, **settings}), disable_current_modes() as self._modes:
             return self._function()(self._module, *inputs, **kwargs)

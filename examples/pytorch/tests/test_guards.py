@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """What a trace bakes in is guarded: a change between two steps is seen, or refused, as in eager PyTorch."""
 import copy
+import logging
 import random
 import types
 
@@ -263,3 +264,18 @@ def test_what_dynamo_cannot_trace_must_have_no_hooks():
     model.first.register_forward_hook(lambda module, inputs, output: None)
     with pytest.raises(CaptureError, match="module 'first' has hooks"):
         remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK)
+
+
+def test_pytorch_logs_no_error_of_its_own_while_it_traces():
+    # Its record of a trace copies the settings, among them the functions that the trace leaves out.
+    logged = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = logged.append
+    logger = logging.getLogger("torch._dynamo.metrics_context")
+    logger.addHandler(handler)
+    try:
+        net = Net()
+        remat_torch_plan.plan(net, lambda net, x: net(x).sum(), (torch.randn(8, 32),), 1.0, solver="no_remat")
+    finally:
+        logger.removeHandler(handler)
+    assert [record.getMessage() for record in logged] == []

@@ -92,7 +92,7 @@ expect "the plan's minutes" 0 $?
 # ---- smoke runs every test that was built, and the examples
 gpu smoke
 expect "smoke" 0 $?
-contains "$OUT/gpu.log" "7 passed, 0 failed"
+contains "$OUT/gpu.log" "8 passed, 0 failed"
 contains "$OUT/gpu.log" "4 of the 26 minutes"
 contains "$OUT/gpu.log" "a device"
 for call in gpu.a_test gpu.b_fault_test cuda-minimal "cuda_bench --device" "cuda_bench --quick" "--matmul any" \
@@ -105,8 +105,8 @@ done
 rm -rf "$OUT"  # it may be emptied between two calls
 gpu smoke
 expect "smoke, done before" 0 $?
-contains "$OUT/gpu.log" "0 passed, 0 failed, 7 done before"
-contains "$OUT/gpu.log" "7 passed, 0 failed"  # the log of the first call
+contains "$OUT/gpu.log" "0 passed, 0 failed, 8 done before"
+contains "$OUT/gpu.log" "8 passed, 0 failed"  # the log of the first call
 lacks "$work/calls" "gpu.a_test"
 gpu plan
 contains "$work/printed" "gpu-a-test"
@@ -118,11 +118,11 @@ fake "$PROGRAMS/tests/gpu.a_test" 'exit 3'
 echo "commit of other programs" >"$PROGRAMS/manifest.txt"
 gpu smoke
 expect "other programs" 1 $?
-contains "$OUT/gpu.log" "6 passed, 1 failed"
+contains "$OUT/gpu.log" "7 passed, 1 failed"
 fake "$PROGRAMS/tests/gpu.a_test" 'exit 0'
 gpu smoke
 expect "what has failed is run again" 0 $?
-contains "$OUT/gpu.log" "1 passed, 0 failed, 6 done before"
+contains "$OUT/gpu.log" "1 passed, 0 failed, 7 done before"
 
 # ---- an unexpected output of cuda-minimal is a failure
 fresh
@@ -148,7 +148,7 @@ gpu smoke
 expect "a skip" 1 $?
 contains "$OUT/gpu.log" "skipped: no CUDA device"
 contains "$OUT/gpu.log" "FAILED: gpu.a_test: skipped by the program"
-contains "$OUT/gpu.log" "6 passed, 1 failed"
+contains "$OUT/gpu.log" "7 passed, 1 failed"
 contains "$work/calls" "cuda_bench"
 fresh
 fake "$PROGRAMS/cuda-minimal" 'exit 3'
@@ -158,7 +158,7 @@ expect "a failure and a missing program" 1 $?
 contains "$OUT/gpu.log" "FAILED: device: cuda_bench --device failed"
 contains "$OUT/gpu.log" "FAILED: cuda-minimal: exit status 3"
 contains "$OUT/gpu.log" "FAILED: launches, quick: it cannot be started"
-contains "$OUT/gpu.log" "5 passed, 3 failed"
+contains "$OUT/gpu.log" "6 passed, 3 failed"
 fresh
 rm "$PROGRAMS"/tests/*
 gpu smoke
@@ -176,12 +176,12 @@ fresh
 gpu figures
 expect "figures" 0 $?
 for name in launches training; do contains "$OUT/$name.csv" "b,line"; done
-[ "$(wc -l <"$OUT/training.csv")" -eq 3 ] || { echo "WRONG: training.csv"; mistakes=$((mistakes + 1)); }
+[ "$(wc -l <"$OUT/training.csv")" -eq 4 ] || { echo "WRONG: training.csv"; mistakes=$((mistakes + 1)); }
 AGAIN=1 gpu figures
-[ "$(wc -l <"$OUT/training.csv")" -eq 3 ] || { echo "WRONG: training.csv grows from run to run"; mistakes=$((mistakes + 1)); }
+[ "$(wc -l <"$OUT/training.csv")" -eq 4 ] || { echo "WRONG: training.csv grows from run to run"; mistakes=$((mistakes + 1)); }
 gpu more
 contains "$work/calls" "--steps 1001"
-[ "$(wc -l <"$OUT/training.csv")" -eq 6 ] || { echo "WRONG: training.csv without the rows of more"; mistakes=$((mistakes + 1)); }
+[ "$(wc -l <"$OUT/training.csv")" -eq 7 ] || { echo "WRONG: training.csv without the rows of more"; mistakes=$((mistakes + 1)); }
 
 # ---- clocks and temperature are logged while a part runs, and no longer
 fresh
@@ -227,7 +227,7 @@ expect "figures and PyTorch" 0 $?
 contains "$OUT/gpu.log" "PyTorch: clean"
 contains "$OUT/gpu.log" "training: /"
 contains "$work/calls" "--plans $OUT/training.csv"
-[ "$(grep -c '^train-gpt-gpu' "$work/calls")" -eq 2 ] || { echo "WRONG: rows were made twice"; mistakes=$((mistakes + 1)); }
+[ "$(grep -c '^train-gpt-gpu' "$work/calls")" -eq 3 ] || { echo "WRONG: rows were made twice"; mistakes=$((mistakes + 1)); }
 gpu more
 expect "more" 0 $?
 contains "$work/calls" "compare.py --device cuda"

@@ -95,6 +95,7 @@ def main():
     parser.add_argument("--cost", help="the cost model of remat-plan; without it the operations' measured times")
     parser.add_argument("--csv", help="write the rows to this file, too")
     arguments = parser.parse_args()
+    torch.backends.cudnn.deterministic = True  # else two eager steps with convolutions differ on a GPU
     options = {"device": arguments.device, "seconds": arguments.seconds, "link": arguments.link, "cost": arguments.cost}
     rows, wrong = [], 0
     for name in arguments.networks.split(","):

@@ -69,7 +69,7 @@ def warm_up_steps(steps):
 
 
 def read_plans(path, sizes):
-    """The runs on one stream in a file of `train-gpt-gpu --csv` on a network of these sizes, a dict.
+    """The runs on one stream without a link, in a file of `train-gpt-gpu --csv` on a network of these sizes, a dict.
 
     Overheads are over the mean of the baselines that were run first and last. Raises ValueError if there are no runs.
     """
@@ -81,7 +81,12 @@ def read_plans(path, sizes):
     if missing:
         raise ValueError(f"{path} has no column {', '.join(missing)}; expected a file of train-gpt-gpu --csv")
     mine = [
-        r for r in rows if all(int(r[s]) == sizes[s] for s in SIZES) and int(r["streams"]) == 1 and r["arena_bytes"]
+        r
+        for r in rows
+        if all(int(r[s]) == sizes[s] for s in SIZES)
+        and int(r["streams"]) == 1
+        and r["arena_bytes"]
+        and not r.get("link_out")
     ]
     if not mine:
         wanted = " ".join(f"--{s} {sizes[s]}" for s in SIZES)

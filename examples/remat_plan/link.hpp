@@ -36,8 +36,10 @@ using shared::usage_error;
 
 /// A part of `--link`.
 struct link_part {
+  using member = double remat::host_link::*;  // nvcc would put parentheses around a declaration without the name
+
   std::string_view name{};
-  double remat::host_link::*value = nullptr;
+  member value = nullptr;
   const char* expected = nullptr;
 };
 inline constexpr const char* expected_speed = "a speed above 0, in bytes per unit of time, such as 25e9";

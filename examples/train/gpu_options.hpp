@@ -8,14 +8,18 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat_plan/budget.hpp"
+#include "remat_plan/link.hpp"
 #include "train/gpt.hpp"
 
 namespace train::gpu {
@@ -27,7 +31,10 @@ inline constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and 
   --layers N --width N --heads N --context N --batch N --vocabulary N   the network
   --dropout X        rate (0.1)
   --budget X,Y,…     of the arena: parts of the baseline's (0.5, 50%) or bytes (123456, 2GiB) (0.8,0.6,0.4)
-  --solver NAME      evict or refined (refined)
+  --solver NAME      evict, refined or offload (refined; offload with a link)
+  --link LIST        let schedules copy tensors to the host at these speeds: out=SPEED,in=SPEED,latency=TIME in bytes
+                     and seconds, or measure: the program measures them first
+  --host-budget X    bytes of those copies (unlimited)
   --seconds X        for each solve (5)
   --steps N          of training, at least 3 (20); the times of the first fifth do not count
   --streams N        that the operations of a step run on (1)
@@ -38,19 +45,29 @@ inline constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and 
   --exact            products of cuBLAS in single precision, without TF32
   --no-baseline      leave out the run without rematerialization (if it does not fit); nothing is compared then
   --csv FILE         append a line for each run, below a header if the file is new
+  --times FILE       write when each launch of each plan began and ended, beside the simulated times
 )";
 
 struct options {
   gpt_sizes sizes{8, 512, 768, 12, 12, 0, 0.1F};
   std::vector<std::string> budgets{"0.8", "0.6", "0.4"};
-  std::string solver = "refined", csv;
+  std::string solver, csv, times;  // no solver: see `solver_of`
   double seconds = 5;
   std::size_t steps = 20;
   std::uint32_t streams = 1;
   std::int64_t workspace = 0;  // KiB; 0: recommended_workspace
   matmul products = matmul::any;
   bool graph = false, exact = false, baseline = true, help = false;
+  bool measure_link = false;             // `link` is what the program measures
+  std::optional<remat::host_link> link;  // in bytes per second
+  std::int64_t host_budget = remat::problem::unlimited;
 };
+
+/// The solver's name: `refined`, or `offload` if schedules may copy, unless the user chose one.
+[[nodiscard]] inline std::string solver_of(const options& o) {
+  if (!o.solver.empty()) return o.solver;
+  return o.link || o.measure_link ? "offload" : "refined";
+}
 
 /// The KiB of workspace that the documentation of cuBLAS recommends for devices of this compute capability.
 [[nodiscard]] inline std::int64_t recommended_workspace(int major) { return major >= 9 ? 32 * 1024 : 4 * 1024; }
@@ -119,12 +136,20 @@ inline void set_option(options& o, std::string_view name, const std::string& val
     o.workspace = whole(0);
   else if (name == "--streams")
     o.streams = static_cast<std::uint32_t>(whole(1, 64));
-  else if (name == "--solver" && (value == "evict" || value == "refined"))
+  else if (name == "--solver" && (value == "evict" || value == "refined" || value == "offload"))
     o.solver = value;
+  else if (name == "--link" && value == "measure")
+    o.measure_link = true;
+  else if (name == "--link")
+    o.link = remat_plan::reading::read_link("--link", value);
+  else if (name == "--host-budget")
+    o.host_budget = remat_plan::reading::read_host_budget("--host-budget", value);
   else if (name == "--matmul" && (value == "any" || value == "cublas" || value == "own"))
     o.products = value == "any" ? matmul::any : value == "cublas" ? matmul::cublas : matmul::own;
   else if (name == "--csv")
     o.csv = value;
+  else if (name == "--times")
+    o.times = value;
   else if (name == "--budget")
     o.budgets = budgets_of(value);
   else
@@ -150,6 +175,12 @@ inline void set_option(options& o, std::string_view name, const std::string& val
       set_option(o, name, arguments[i]);
   }
   if (o.sizes.width % o.sizes.heads != 0) throw std::invalid_argument("--width must be a multiple of --heads");
+  const bool copies = o.link || o.measure_link;
+  remat_plan::reading::require_link_for_host_budget(copies, o.host_budget != remat::problem::unlimited);
+  if (o.solver == "offload" && !copies)
+    throw std::invalid_argument("--solver offload needs a --link; for instance --link measure");
+  if (copies && o.streams != 1)
+    throw std::invalid_argument("--streams must be 1 beside a --link: copies run on streams of their own");
   return o;
 }
 

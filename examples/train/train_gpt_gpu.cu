@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "measure_link/cuda_copies.cuh"
+#include "measure_link/link_measurement.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/cuda_profile.cuh"
@@ -29,6 +31,7 @@
 #include "remat/memory/plan.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/no_remat.hpp"
+#include "remat/method/offload.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
@@ -165,10 +168,12 @@ std::size_t free_memory() {
 struct record {
   std::vector<float> losses;
   std::vector<std::vector<std::byte>> bytes;
-  std::int64_t peak = 0, arena = 0;
-  std::int64_t taken = 0;  // device memory that is missing after the last step: the arena, streams, the graph
-  train::quartiles step;   // milliseconds of loss and gradients
-  double whole = 0;        // the median of milliseconds from step to step, with Adam and the copies of the text
+  std::int64_t peak = 0, arena = 0, host_arena = 0;
+  std::int64_t copied = 0;  // bytes between device and host in a step, both directions together
+  std::int64_t taken = 0;   // device memory that is missing after the last step: the arena, streams, the graph
+  train::quartiles step;    // milliseconds of loss and gradients
+  double whole = 0;         // the median of milliseconds from step to step, with Adam and the copies of the text
+  double simulated = 0;     // milliseconds of loss and gradients, by the times of the operations and the link
 };
 
 /// Events around each training step.
@@ -214,6 +219,10 @@ record train_with(const state& s, const problem& p, const schedule& plan, const 
   record r;
   r.peak = run.plan().peak_bytes();
   r.arena = run.plan().arena_bytes();
+  r.host_arena = run.plan().host_arena_bytes();
+  r.simulated = run.plan().assignment().makespan * 1e3;
+  for (const launch& l : run.plan().launches())
+    if (l.is_copy()) r.copied += run.plan().arguments()[l.first_input].bytes;
   s.bind_all(run);
   s.begin(stream.get());
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "setting parameters");
@@ -254,7 +263,9 @@ arena_solution solve(const problem& p, std::int64_t bytes, const options& o) {
   fit_arena_options fitting;
   fitting.budget = bytes;
   fitting.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(o.seconds * 1e9));
-  return o.solver == "evict" ? fit_arena(p, evict, fitting) : fit_arena(p, refined, fitting);
+  const std::string solver = train::gpu::solver_of(o);
+  if (solver == "evict") return fit_arena(p, evict, fitting);
+  return solver == "offload" ? fit_arena(p, offload, fitting) : fit_arena(p, refined, fitting);
 }
 
 // ---- the report: a table for people, and lines of a CSV file ----
@@ -270,29 +281,35 @@ class report {
     if (fresh)
       csv_ << "device,products,workspace_kib,layers,width,heads,context,batch,vocabulary,streams,mode,steps,budget,"
               "budget_bytes,peak_bytes,arena_bytes,taken_bytes,step_ms,step_first_quartile_ms,step_third_quartile_ms,"
-              "whole_ms,overhead,planned_overhead,last_loss,result\n";
+              "whole_ms,overhead,planned_overhead,last_loss,link_out,link_in,link_latency,host_arena_bytes,"
+              "copied_bytes,simulated_ms,result\n";
   }
 
-  /// A run: `overhead` is that of its median over the first baseline's, nothing without one; `planned` is the
-  /// overhead that the solver found.
+  /// A run: `overhead` is that of its median over the first baseline's, nothing without one: then the times of the
+  /// operations are estimates, and so are the simulated ones. `planned` is the overhead that the solver found.
   void row(const std::string& budget, std::int64_t bytes, const record& r, std::optional<double> overhead,
            double planned, const std::string& result) {
     table_.row({budget, format_bytes(r.peak), format_bytes(r.arena), format_bytes(r.taken),
                 format_fixed(r.step.median, 3) + " ms", format_fixed((r.step.third - r.step.first) / 2, 3),
                 format_fixed(r.whole, 3) + " ms", overhead ? format_percent(*overhead) : "–", format_percent(planned),
+                format_fixed(r.simulated, 3) + " ms", format_bytes(r.copied),
                 format_fixed(static_cast<double>(r.losses.back()), 4), result});
     if (!csv_.is_open()) return;
     begin_line(budget, bytes);
     csv_ << r.peak << ',' << r.arena << ',' << r.taken << ',' << r.step.median << ',' << r.step.first << ','
          << r.step.third << ',' << r.whole << ',';
     if (overhead) csv_ << *overhead;
-    csv_ << ',' << planned << ',' << r.losses.back() << ',' << result << '\n' << std::flush;
+    csv_ << ',' << planned << ',' << r.losses.back() << ',';
+    write_link();
+    csv_ << r.host_arena << ',' << r.copied << ',' << r.simulated << ',' << result << '\n' << std::flush;
   }
   void no_schedule(const std::string& budget, std::int64_t bytes, std::string_view status) {
     table_.row({budget, "no schedule: " + std::string(status)});
     if (!csv_.is_open()) return;
     begin_line(budget, bytes);
-    csv_ << ",,,,,,,,,," << status << '\n' << std::flush;
+    csv_ << ",,,,,,,,,,";
+    write_link();
+    csv_ << ",,," << status << '\n' << std::flush;
   }
   void print() const {
     std::ostringstream out;
@@ -309,6 +326,13 @@ class report {
          << ',';
   }
 
+  void write_link() {
+    if (const auto& link = options_.link)
+      csv_ << link->out << ',' << link->in << ',' << link->latency << ',';
+    else
+      csv_ << ",,,";
+  }
+
   using align = text_table::align;
   options options_;
   std::string device_, products_;
@@ -322,6 +346,8 @@ class report {
                      {"with Adam", align::right},
                      {"overhead", align::right},
                      {"planned", align::right},
+                     {"simulated", align::right},
+                     {"copied", align::right},
                      {"last loss", align::right},
                      {"bits"}}};
 };
@@ -344,6 +370,72 @@ profile_report measured(const state& s, const problem& p, const schedule& plan, 
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "the first step");
   return profile(run);
 }
+
+/// The speeds of copies in both directions at the same time, as a schedule uses them.
+host_link measured_link() {
+  const measure_link::options how{.largest = std::size_t{1} << 26, .runs = 3};
+  measure_link::cuda_copies copies(how.largest);
+  return measure_link::measure(copies, how).together;
+}
+
+/// Writes when each launch of a plan began and ended, measured beside simulated: one line a launch, in milliseconds.
+class launch_times {
+ public:
+  explicit launch_times(const options& o) : options_(o) {
+    if (o.times.empty()) return;
+    csv_.open(o.times);
+    csv_ << "budget,launch,kind,label,bytes,simulated_start_ms,simulated_ms,start_ms,ms\n";
+    if (!csv_) throw std::runtime_error("--times " + o.times + " cannot be written");
+  }
+
+  /// Runs the plan three times, replayed if the others are, and writes the times of the last run.
+  void write(const std::string& budget, const state& s, const problem& p, const schedule& plan,
+             const memory_plan& memory, const cuda_seed& seed) {
+    if (!csv_.is_open()) return;
+    const cuda_stream stream = make_cuda_stream();
+    cuda_executor run(launch_plan(s.step.graph, p, plan.steps, memory, options_.streams),
+                      kernel_table<cuda_call>(s.step.kernels), {.timing = true, .seed = &seed});
+    s.bind_all(run);
+    s.begin(stream.get());
+    s.load(0, stream.get());
+    run.run(stream.get());
+    throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "the first step");
+    std::optional<cuda_captured_step> captured;
+    if (options_.graph) captured.emplace(run.capture());
+    for (int i = 0; i < 2; ++i)
+      if (captured)
+        captured->launch(stream.get());
+      else
+        run.run(stream.get());
+    throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "noting times");
+
+    const std::vector<cuda_launch_time> measured = run.times();
+    const std::span<const double> starts = run.plan().assignment().start;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      const launch& l = run.plan().launches()[i];
+      std::int64_t bytes = 0;
+      double simulated = 0;
+      std::string label;
+      if (l.is_copy()) {
+        const launch_argument& copied = run.plan().arguments()[l.first_input];
+        bytes = copied.bytes;
+        simulated = l.kind() == step_kind::offload ? p.link()->time_out(bytes) : p.link()->time_in(bytes);
+        label = run.plan().label(copied.tensor);
+      } else {
+        simulated = p.graph().time[index(l.operation)];
+        label = run.plan().label(l.operation);
+      }
+      csv_ << budget << ',' << i << ',' << to_string(l.kind()) << ",\"" << label << "\"," << bytes << ','
+           << starts[i] * 1e3 << ',' << simulated * 1e3 << ',' << measured[i].start << ',' << measured[i].duration
+           << '\n';
+    }
+    csv_.flush();
+  }
+
+ private:
+  options options_;
+  std::ofstream csv_;
+};
 
 struct planned {
   std::string budget;
@@ -385,6 +477,11 @@ int compare(options o) {
               products->name().c_str(), step.graph.num_operations(), format_bytes(parameter_bytes).c_str(), o.steps,
               o.streams, o.streams == 1 ? "" : "s", o.graph ? ", replayed from graphs" : "");
 
+  if (o.measure_link) o.link = measured_link();
+  if (o.link)
+    std::printf("link: %.2f GB/s out, %.2f GB/s in, latency %.1f us\n\n", o.link->out / 1e9, o.link->in / 1e9,
+                o.link->latency * 1e6);
+
   problem p(step.graph, roofline_cost{});
   const schedule keep_all = listed(p);
   const memory_plan keep_all_memory = plan_memory(lifetimes_of(p, keep_all));
@@ -401,19 +498,23 @@ int compare(options o) {
                   return std::isnan(seconds) ? 0.0 : seconds;
                 }});
   }
-  const std::vector<planned> plans = plan_all(p, keep_all_memory.arena_bytes, o);
+  const problem copying = o.link ? p.with_link(*o.link, o.host_budget) : p;
+  const std::vector<planned> plans = plan_all(copying, keep_all_memory.arena_bytes, o);
   if (o.baseline) {
     reference = train_with(s, p, keep_all, keep_all_memory, o, seed);
     out.row("none", keep_all_memory.arena_bytes, *reference, 0.0, 0, "baseline");
   }
 
+  launch_times times(o);
+  if (o.baseline) times.write("none", s, p, keep_all, keep_all_memory, seed);
   std::size_t ran = 0, different = 0;
   for (const auto& [budget, bytes, found] : plans) {
     if (!found.plan) {
       out.no_schedule(budget, bytes, to_string(found.status));
       continue;
     }
-    const record r = train_with(s, p, *found.plan, *found.memory, o, seed);
+    const record r = train_with(s, copying, *found.plan, *found.memory, o, seed);
+    times.write(budget, s, copying, *found.plan, *found.memory, seed);
     ++ran;
     const bool same = reference && same_bits(r, *reference);
     if (reference && !same) ++different;

@@ -75,6 +75,11 @@ class Plans(unittest.TestCase):
             '"NVIDIA, a device",own,4,64,4,32,2,100,2,graph,0.5,700,1,same\n'
             '"NVIDIA, a device",own,8,64,4,32,2,100,1,eager,0.5,1200,7,same\n'
         )
+        # A run with a link to the host is left out; a file may have no such column.
+        lines = [line.rsplit(",", 1) for line in text.splitlines()]
+        lines = [f"{a},link_out,{b}" if b == "result" else f"{a},,{b}" for a, b in lines]
+        lines.append('"NVIDIA, a device",own,4,64,4,32,2,100,1,graph,0.5,600,9,5e10,same')
+        self.assertEqual(self.read("\n".join(lines)), self.read(text))
         # Over the mean of 2 and 3, and over the 2 of the same mode.
         self.assertEqual(self.read(text), [Plan("0.5", 600, 3.75, "eager", 0.5), Plan("0.5", 600, 2.5, "graph", 0.25)])
 

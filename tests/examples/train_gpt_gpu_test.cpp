@@ -117,6 +117,52 @@ TEST_CASE("a budget without a schedule has a row of its own, and the others run"
   CHECK(r.rows[2].at("streams") == "2");
 }
 
+TEST_CASE("with a link, tensors are copied to the host instead of computed again, and the bits are the same") {
+  // So fast that copying costs next to nothing, whatever the times of the operations.
+  const std::vector<std::string> link{"--link", "out=1e15,in=1e15,latency=0", "--solver", "offload"};
+  for (const bool graph : {true, false}) {
+    CAPTURE(graph);
+    std::vector<std::string> arguments{"--steps", "4", "--budget", "0.9,0.8"};
+    if (graph) arguments.emplace_back("--graph");
+    arguments.insert(arguments.end(), link.begin(), link.end());
+    const result r = run_small(arguments);
+    CHECK(r.status == 0);
+    REQUIRE(r.rows.size() == 4);
+    CHECK(r.rows[0].at("copied_bytes") == "0");
+    CHECK(r.rows[1].at("result") == "same");
+    CHECK(r.rows[2].at("result") == "same");
+    CHECK(std::stoll(r.rows[2].at("copied_bytes")) > 0);
+    CHECK(std::stoll(r.rows[2].at("host_arena_bytes")) > 0);
+    CHECK(std::stod(r.rows[2].at("simulated_ms")) > 0);
+    CHECK(r.rows[2].at("link_out") == "1e+15");
+  }
+}
+
+TEST_CASE("the times of all launches are written, of computes and copies") {
+  const std::filesystem::path file = std::filesystem::temp_directory_path() / "remat_train_gpt_gpu_times.csv";
+  const result r = run_small(
+      {"--steps", "3", "--budget", "0.8", "--graph", "--link", "out=1e15,in=1e15,latency=0", "--times", file.string()});
+  CHECK(r.status == 0);
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  CHECK(line == "budget,launch,kind,label,bytes,simulated_start_ms,simulated_ms,start_ms,ms");
+  std::map<std::string, int> lines;  // by budget and kind
+  while (std::getline(in, line)) {
+    const std::vector<std::string> parts = parts_of(line);
+    REQUIRE(parts.size() == 9);
+    ++lines[parts[0] + " " + parts[2]];
+    CHECK((std::stoll(parts[4]) > 0) == (parts[2] != "compute"));
+    CHECK(std::stod(parts[8]) >= 0);
+  }
+  CHECK(lines["none compute"] == 44);
+  CHECK(lines["none offload"] == 0);
+  CHECK(lines["0.8 compute"] >= 44);
+  CHECK(lines["0.8 offload"] > 0);
+  CHECK(lines["0.8 prefetch"] > 0);
+  std::filesystem::remove(file);
+}
+
 TEST_CASE("without a baseline nothing is compared") {
   const result r = run_small({"--steps", "3", "--budget", "0.9", "--no-baseline", "--workspace", "64"});
   CHECK(r.status == 0);

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <stdexcept>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -43,6 +43,22 @@ TEST_CASE("cuBLAS gets the workspace that is recommended for the device, unless 
   CHECK(recommended_workspace(10) == 32768);
 }
 
+TEST_CASE("a link to the host is stated or measured, and changes the solver") {
+  CHECK(solver_of(parse({})) == "refined");
+  CHECK(!parse({}).link);
+  const options stated =
+      parse(std::vector<const char*>{"--link", "out=12e9,in=20e9,latency=1e-6", "--host-budget", "1GiB"});
+  REQUIRE(stated.link);
+  CHECK(*stated.link == remat::host_link{.out = 12e9, .in = 20e9, .latency = 1e-6});
+  CHECK(!stated.measure_link);
+  CHECK(stated.host_budget == std::int64_t{1} << 30);
+  CHECK(solver_of(stated) == "offload");
+  const options measured = parse(std::vector<const char*>{"--link", "measure", "--solver", "evict"});
+  CHECK(measured.measure_link);
+  CHECK(!measured.link);
+  CHECK(solver_of(measured) == "evict");
+}
+
 TEST_CASE("a budget is a part of the baseline's peak or bytes") {
   constexpr std::int64_t peak = 1'000'001;
   CHECK(budget_bytes("0.5", peak) == 500'000);
@@ -57,7 +73,7 @@ TEST_CASE("a wrong option is an error that names it") {
   const auto message = [](const std::vector<const char*>& arguments) {
     try {
       static_cast<void>(parse(arguments));
-    } catch (const std::invalid_argument& e) {
+    } catch (const std::exception& e) {
       return std::string(e.what());
     }
     return std::string("no error");
@@ -72,5 +88,9 @@ TEST_CASE("a wrong option is an error that names it") {
   CHECK(message({"--budget", "0.5,,0.4"}).find("--budget  is empty") == 0);
   CHECK(message({"--budget", "1.5"}).find("--budget 1.5 has a decimal point but is more than 1") == 0);
   CHECK(message({"--budget", "2GiX"}).find("--budget 2GiX ends in 'GiX'") == 0);
+  CHECK(message({"--link", "out=0"}).find("--link out=0: expected a speed above 0") == 0);
+  CHECK(message({"--host-budget", "1GiB"}).find("--host-budget: it bounds copies to the host, which need a link") == 0);
+  CHECK(message({"--solver", "offload"}) == "--solver offload needs a --link; for instance --link measure");
+  CHECK(message({"--link", "measure", "--streams", "2"}).find("--streams must be 1 beside a --link") == 0);
   CHECK(message({"--width", "65", "--heads", "4"}) == "--width must be a multiple of --heads");
 }

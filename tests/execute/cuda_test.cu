@@ -245,9 +245,13 @@ TEST_CASE("a launch that the runtime refuses is named, in a run and in a capture
     }
   };
   expect([&] { run.run(stream.get()); },
-         [](const cuda_error& inner) { CHECK(inner.code() == cudaErrorInvalidConfiguration); });
-  // CUDA does not say which error such a launch gives in a capture: the one above, or one of the capture.
-  expect([&] { static_cast<void>(run.capture()); }, [](const cuda_error& inner) { MESSAGE(inner.what()); });
+         [](const cuda_error& inner) {
+           // CUDA does not say which: the driver for an H200 gives the second.
+           CHECK((inner.code() == cudaErrorInvalidConfiguration || inner.code() == cudaErrorInvalidValue));
+         });
+  // In a capture it may be an error of the capture, too.
+  expect([&] { static_cast<void>(run.capture()); },
+         [](const cuda_error& inner) { MESSAGE(std::string(inner.what())); });
   bad = false;
   run.run(stream.get(), 3);
   const cuda_captured_step captured = run.capture(3);

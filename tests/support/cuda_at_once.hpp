@@ -101,6 +101,15 @@ cudaError_t cudaMallocFromPoolAsync(void** to, std::size_t bytes, cudaMemPool_t,
 }
 cudaError_t cudaFree(void* memory) { return cuda_at_once::release(memory); }
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t) { return cuda_at_once::release(memory); }
+// Pinned memory is the host's own: it is not in `held`.
+cudaError_t cudaHostAlloc(void** to, std::size_t bytes, unsigned) {
+  *to = std::aligned_alloc(256, (bytes + 511) / 256 * 256);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = std::size_t{1} << 40;
   *free = *total - cuda_at_once::held;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "measure_link/link_measurement.hpp"
+#include "remat/execute/cuda_stream.cuh"
+
+namespace measure_link {
+
+/// Copies on two streams, between buffers that are allocated once, timed by events.
+class cuda_copies {
+ public:
+  explicit cuda_copies(std::size_t largest)
+      : device_out_(largest), device_in_(largest), host_out_(largest), host_in_(largest) {
+    // The pages of the host are touched, and the device's bytes are written, before anything is measured.
+    std::memset(host_in_.bytes().data(), 1, largest);
+    std::memset(host_out_.bytes().data(), 1, largest);
+    remat::throw_on_cuda_error(cudaMemset(device_out_.data(), 1, largest), "writing to the device");
+    remat::throw_on_cuda_error(cudaDeviceSynchronize(), "writing to the device");
+  }
+
+  copy_seconds seconds(std::size_t bytes, unsigned count, traffic which) {
+    const bool out = which != traffic::in, in = which != traffic::out;
+    // Both streams begin behind one event, which is not reached before all copies are enqueued: so they run side by
+    // side.
+    begin(out_stream_.get());
+    remat::throw_on_cuda_error(cudaStreamWaitEvent(in_stream_.get(), begun_.get(), 0), "waiting for the begin");
+    for (unsigned i = 0; i < count; ++i) {
+      if (out)
+        remat::throw_on_cuda_error(cudaMemcpyAsync(host_out_.bytes().data(), device_out_.data(), bytes,
+                                                   cudaMemcpyDeviceToHost, out_stream_.get()),
+                                   "copying to the host");
+      if (in)
+        remat::throw_on_cuda_error(cudaMemcpyAsync(device_in_.data(), host_in_.bytes().data(), bytes,
+                                                   cudaMemcpyHostToDevice, in_stream_.get()),
+                                   "copying to the device");
+    }
+    remat::throw_on_cuda_error(cudaEventRecord(out_end_.get(), out_stream_.get()), "recording the end");
+    remat::throw_on_cuda_error(cudaEventRecord(in_end_.get(), in_stream_.get()), "recording the end");
+    remat::throw_on_cuda_error(cudaEventSynchronize(out_end_.get()), "waiting for the copies");
+    remat::throw_on_cuda_error(cudaEventSynchronize(in_end_.get()), "waiting for the copies");
+    return {out ? since_begin(out_end_.get()) / count : 0, in ? since_begin(in_end_.get()) / count : 0};
+  }
+
+ private:
+  void begin(cudaStream_t stream) const {
+    remat::throw_on_cuda_error(cudaEventRecord(begun_.get(), stream), "recording the begin");
+  }
+  [[nodiscard]] double since_begin(cudaEvent_t end) const {
+    float ms = 0;
+    remat::throw_on_cuda_error(cudaEventElapsedTime(&ms, begun_.get(), end), "reading times");
+    return static_cast<double>(ms) / 1e3;
+  }
+
+  remat::cuda_memory device_out_, device_in_;
+  remat::cuda_host_memory host_out_, host_in_;
+  remat::cuda_stream out_stream_ = remat::make_cuda_stream(), in_stream_ = remat::make_cuda_stream();
+  remat::cuda_event begun_ = remat::make_cuda_event(cudaEventDefault),
+                    out_end_ = remat::make_cuda_event(cudaEventDefault),
+                    in_end_ = remat::make_cuda_event(cudaEventDefault);
+};
+static_assert(timed_copies<cuda_copies>);
+
+}  // namespace measure_link

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // What copies to the host are worth: training graphs at parts of their peak, with links of several speeds. One line of
 // CSV for each: the overhead of recomputation alone (`auto` without the link), of copies alone (the listed order, what
-// does not fit on the host), of both (`auto` with the link), the bound for both and the gap to it, in percent.
+// does not fit on the host), of both (`auto` with the link), the bound for both and the gap to it, in percent; and the
+// multipliers of `offload_bound`: both are 1 where computing takes longer than copying before and after its moment.
 //
 //   copy_figures [--links 12,25,64,450] [--fractions 0.8,0.6,…] [--seconds S] [--host BYTES] [FILE.json …]
 //
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "remat/bound/offload.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
@@ -59,7 +61,7 @@ int main(int argc, char** argv) {
       });
   std::vector<std::filesystem::path> files(names.begin(), names.end());
   if (files.empty()) files = test::bundled_graphs();
-  std::printf("graph,fraction,link,status,alone,copies,both,bound,gap,host_bytes,seconds,by\n");
+  std::printf("graph,fraction,link,status,alone,copies,both,bound,gap,host_bytes,seconds,before,after,by\n");
   for (const std::filesystem::path& file : files) {
     const problem whole = read_training_step(file).instance;
     const double base = whole.graph().baseline_time;
@@ -72,12 +74,14 @@ int main(int argc, char** argv) {
         const problem p = alone.with_link({.out = bytes_per_second, .in = bytes_per_second}, host);
         const double begin = test::processor_seconds();
         const solution s = solve(p, seconds);
-        std::printf("%s,%s,%s,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%lld,%.2f,%s\n", file.stem().c_str(), fraction.c_str(),
-                    speed.c_str(), std::string(to_string(s.status)).c_str(),
+        const double seconds_used = test::processor_seconds() - begin;
+        const offload_bound_result bound = offload_bound(p, {.want_choice = false});
+        std::printf("%s,%s,%s,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%lld,%.2f,%.4f,%.4f,%s\n", file.stem().c_str(),
+                    fraction.c_str(), speed.c_str(), std::string(to_string(s.status)).c_str(),
                     recomputed.plan ? overhead(recomputed.time) : none, overhead(time_of_copies_alone(p)),
                     s.plan ? overhead(s.time) : none, overhead(s.lower_bound),
                     s.plan ? 100 * (s.time / s.lower_bound - 1) : none, static_cast<long long>(s.host_peak_bytes),
-                    test::processor_seconds() - begin, s.by.c_str());
+                    seconds_used, bound.before, bound.after, s.by.c_str());
         std::fflush(stdout);
       }
     }

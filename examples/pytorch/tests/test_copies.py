@@ -34,7 +34,8 @@ class Layouts(nn.Module):
         wide = torch.fft.rfft(h).conj() * 0.1
         h = torch.fft.irfft(wide, n=h.shape[3]) + F.max_pool2d(h, 3, 1, 1)
         h = torch.where(h > 0, h.half().float(), h.transpose(2, 3))
-        left, right = h.flatten(2).chunk(2, dim=2)
+        # Cloned: a trace of PyTorch 2.11 has the strides of irfft wrong, and would take `flatten` for a view.
+        left, right = h.clone(memory_format=torch.contiguous_format).flatten(2).chunk(2, dim=2)
         return self.head((left * right[:, :, :1].expand_as(left)).amax(2))
 
 

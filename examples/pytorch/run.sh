@@ -18,7 +18,8 @@ if ! "$environment/bin/python" -c 'import torch, numpy, pytest, matplotlib' 2>/d
   "$environment/bin/pip" install --quiet ${PYTORCH_INDEX:+--index-url "$PYTORCH_INDEX"} 'torch>=2.11' numpy pytest matplotlib
 fi
 
-if [ ! -x build/release/examples/remat-plan ]; then bash .ci/build-remat-plan; fi
+# Built anew if its sources have changed; a program of yours is taken as it is.
+if [ -z "${REMAT_PLAN:-}" ]; then bash .ci/build-remat-plan; fi
 export REMAT_PLAN=${REMAT_PLAN:-$PWD/build/release/examples/remat-plan}
 
 cd examples/pytorch

@@ -55,6 +55,11 @@ inline void note(const std::string& text) { std::cerr << "remat-plan: " << share
 /// Makes a write beyond the limit of a file's size fail, with a message, in place of ending the program.
 inline void survive_limits() { std::signal(SIGXFSZ, SIG_IGN); }
 
+/// "1 piece", "2 pieces".
+[[nodiscard]] inline std::string count_of_pieces(std::size_t n) {
+  return std::to_string(n) + (n == 1 ? " piece" : " pieces");
+}
+
 [[nodiscard]] inline std::string program_version() {
   constexpr remat::version v = remat::library_version;
   return std::to_string(v.major) + "." + std::to_string(v.minor) + "." + std::to_string(v.patch);
@@ -183,7 +188,7 @@ class shard_run {
       if (args_.json) std::cout << event("begin", i).dump() << std::endl;
       const outcome answer = solve_piece(i, on_interrupt.token());
       if (on_interrupt.signal() != 0) {
-        note(std::to_string(solved) + " pieces are solved and kept in " + path_.string() +
+        note(count_of_pieces(solved) + (solved == 1 ? " is" : " are") + " solved and kept in " + path_.string() +
              "; the same command goes on from there");
         return 128 + on_interrupt.signal();
       }
@@ -193,8 +198,8 @@ class shard_run {
       say_kept(i, number, answer);
     }
     if (!args_.json)
-      std::cout << mine_.size() << " pieces, " << mine_.size() - solved << " found, " << solved << " solved; kept in "
-                << path_.string() << std::endl;
+      std::cout << count_of_pieces(mine_.size()) << ", " << mine_.size() - solved << " found, " << solved
+                << " solved; kept in " << path_.string() << std::endl;
     return status;
   }
 
@@ -293,7 +298,8 @@ class shard_run {
     if (args_.json) return;
     std::cout << (args_.own.piece.empty() ? "shard " : "") << args_.own.text();
     if (!args_.own.source.empty()) std::cout << " (" << args_.own.source << ")";
-    std::cout << " of a sweep of " << pieces_.size() << " pieces: " << mine_.size() << " pieces" << std::endl;
+    std::cout << " of a sweep of " << count_of_pieces(pieces_.size()) << ": " << count_of_pieces(mine_.size())
+              << std::endl;
   }
 
   void say_kept(std::size_t i, std::size_t number, const outcome& o) const {
@@ -367,7 +373,8 @@ class shard_run {
       names.push_back(remat::printable(labels[piece.graph], 200) + ", " + piece.solver + " within " +
                       std::to_string(piece.budget) + " bytes, seed " + std::to_string(piece.seed));
     note(std::to_string(missing.size()) + " of " + std::to_string(all.size() + missing.size()) +
-         " pieces are missing: " + some_of(names) + "; no results are written");
+         (missing.size() == 1 ? " pieces is missing: " : " pieces are missing: ") + some_of(names) +
+         "; no results are written");
     return 1;
   }
   const std::string folder = args.out.empty() ? args.folders.front() : args.out;

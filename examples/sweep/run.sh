@@ -15,6 +15,7 @@ if ! "$environment/bin/python" -c 'import distributed, bokeh' 2>/dev/null; then
   "$environment/bin/pip" install --quiet 'dask[distributed]>=2024.1' 'bokeh>=3.1' # Bokeh: the dashboard
 fi
 
-if [ ! -x "$root/build/release/examples/remat-plan" ]; then (cd "$root" && bash .ci/build-remat-plan); fi
+# Built anew if its sources have changed; a program of yours is taken as it is.
+if [ -z "${REMAT_PLAN:-}" ]; then (cd "$root" && bash .ci/build-remat-plan); fi
 export REMAT_PLAN=${REMAT_PLAN:-$root/build/release/examples/remat-plan}
 if [ $# -gt 0 ]; then exec "$environment/bin/python" "$root/examples/sweep/remat_sweep.py" "$@"; fi

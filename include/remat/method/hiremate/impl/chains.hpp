@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
+#include "remat/core/detail/spent_share.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
@@ -122,31 +125,45 @@ class hierarchy_chains {
         continue;
       }
       find_stages(chains_[i]);
-      turn.emplace_back(effort_of(chains_[i], true), i);
+      turn.emplace_back(effort_of(chains_[i], true).effort, i);
     }
     std::stable_sort(turn.begin(), turn.end());
     std::uint64_t spent = 0;
-    for (std::size_t k = 0; k < turn.size(); ++k) {
-      chain_entry& c = chains_[turn[k].second];
-      if (is_near_bound(best)) return;
+    for (std::size_t k = 0; k < turn.size() && !is_near_bound(best);) {
       if (clock.should_stop()) {
-        ++counts_[c.source].left;
-        continue;
+        for (; k < turn.size(); ++k) ++counts_[chains_[turn[k].second].source].left;
+        return;
       }
-      const std::uint64_t effort = effort_of(c, false);
-      if (spent + effort > options_.chain_effort) {
-        ++counts_[c.source].refused;
-        continue;
+      const group_room room = room_of_group(spent, clock);
+      chain_group group;
+      for (; k < turn.size(); ++k) {
+        const std::size_t i = turn[k].second;
+        const chain_effort fresh = effort_of(chains_[i], false);
+        if (spent + group.fresh.effort + fresh.effort > options_.chain_effort) {
+          ++counts_[chains_[i].source].refused;
+          continue;
+        }
+        const bool fits = group.fresh.effort + fresh.effort <= room.effort &&
+                          static_cast<double>(group.fresh.stages + fresh.stages) <= room.stages;
+        if (!group.chains.empty() && (!fits || needs_ways_of(chains_[i], group))) break;
+        add_to(group, i, fresh);
       }
-      spent += effort;
-      find_ways(c, clock);
-      if (clock.should_stop()) {
-        ++counts_[c.source].left;
-        continue;
+      spent += group.fresh.effort;
+      {
+        run_clock part = clock.part(ways_share);
+        find_ways(group, part);
       }
-      solve(c, true, options_.slots, clock, best);
-      ++counts_[c.source].with_ways;
-      lines_[c.line].solved.push_back(turn[k].second);
+      for (const std::size_t i : group.chains) {
+        chain_entry& c = chains_[i];
+        if (is_near_bound(best)) return;
+        if (clock.should_stop()) {
+          ++counts_[c.source].left;
+          continue;
+        }
+        solve(c, true, options_.slots, clock, best);
+        ++counts_[c.source].with_ways;
+        lines_[c.line].solved.push_back(i);
+      }
     }
   }
   /// Solves the best chains again with more slots.
@@ -166,13 +183,22 @@ class hierarchy_chains {
   }
 
  private:
+  static constexpr std::uint64_t least_group = 20'000;  // effort
+  static constexpr double ways_share = 0.75;            // of what is left, for the ways of a group's stages
   static constexpr std::size_t num_finer = 8;  // the best chains that are solved again with four times as many slots
 
   struct stage {
     detail::sub_graph sub_graph{};
     std::uint64_t key = 0;  // fingerprint
-    bool stands_alone = false, known = false;
+    bool stands_alone = false;
+    bool wanted = false;  // its ways are known, or the group of chains in hand searches for them
+    bool known = false;   // its ways
     std::vector<sub_graph_way> ways{};
+  };
+  /// The most of a group.
+  struct group_room {
+    std::uint64_t effort = 0;
+    double stages = 0;
   };
   struct line_entry {
     forward_line line{};
@@ -187,6 +213,19 @@ class hierarchy_chains {
     stage_order order = stage_order::listed;
     bool with_ways = false;
     double time = 0;  // of the best schedule
+  };
+
+  /// Distinct stages whose ways are not known.
+  struct chain_effort {
+    std::uint64_t effort = 0;  // as `chain_effort` of the options counts it
+    std::size_t stages = 0;
+  };
+  /// Chains whose stages are given ways together.
+  struct chain_group {
+    std::vector<std::size_t> chains{};
+    chain_effort fresh{};
+    std::vector<divided_sub_graph> wanted{};
+    std::vector<std::size_t> stages{};  // of `wanted`
   };
 
   [[nodiscard]] std::size_t line_index(const forward_line& line) {
@@ -237,8 +276,9 @@ class hierarchy_chains {
     stage_index_.emplace(std::move(operations), stages_.size() - 1);
     return stages_.size() - 1;
   }
-  [[nodiscard]] std::vector<level_child> children_of(const chain_entry& c, std::size_t s, std::uint32_t begin,
-                                                     std::uint32_t end) const {
+  /// The finer stages of a chain solved before that make up stage `s`, with their ways; the fewest.
+  [[nodiscard]] std::vector<level_child> children_of(const chain_entry& c, std::size_t s) const {
+    const auto [begin, end] = part_of_line(c, s);
     std::vector<level_child> best;
     std::vector<std::uint32_t> mine = stages_[c.stages[s]].sub_graph.operations;
     std::sort(mine.begin(), mine.end());
@@ -269,25 +309,74 @@ class hierarchy_chains {
     }
     return best;
   }
-  void find_ways(const chain_entry& c, run_clock& clock) {
-    std::vector<divided_sub_graph> wanted;
-    std::vector<std::size_t> to;
+  /// The room of the next group. `spent`: the effort of those before, all that was done on the clock.
+  ///
+  /// The more stages search for ways together, the better they fill threads and processes. But the chains of a group
+  /// are solved when all have ended: so a group is small beside what was done before it, or beside what is left. And
+  /// its stages share the work evenly: each needs half of what it may use.
+  [[nodiscard]] group_room room_of_group(std::uint64_t spent, const run_clock& clock) const {
+    group_room room;
+    if (spent == 0) return room;  // one chain
+    const double now = spent_share(clock, 0);
+    const auto least = static_cast<double>(least_group);
+    const double rest = now > 0 ? static_cast<double>(spent) * (1 - now) / now : 2 * least;
+    room.effort = std::max(spent / 2, static_cast<std::uint64_t>(std::min(least, rest / 2)));
+    room.stages = std::numeric_limits<double>::infinity();
+    if (clock.work_left() == run_control::no_work_limit || search_.moves == 0) return room;
+    const double budgets = static_cast<double>(way_search{}.max_budgets) * (search_.peaks + 1);
+    const double most = budgets * static_cast<double>(search_.moves) * static_cast<double>(work_of::move);
+    room.stages = ways_share * static_cast<double>(clock.work_left()) / (most / 2);
+    return room;
+  }
+  /// True if a large stage of the chain may be divided into stages of a chain of the group.
+  [[nodiscard]] bool needs_ways_of(const chain_entry& c, const chain_group& group) const {
     const auto n = static_cast<std::uint32_t>(lines_[c.line].line.operations.size());
     for (std::size_t s = 0; s < c.stages.size(); ++s) {
-      const stage& mine = stages_[c.stages[s]];
-      if (!mine.stands_alone || mine.known) continue;
-      const std::uint32_t begin = s == 0 ? 0 : c.cuts[s - 1], end = s < c.cuts.size() ? c.cuts[s] : n;
-      wanted.push_back({mine.sub_graph, mine.sub_graph.operations.size() > 60 ? children_of(c, s, begin, end)
-                                                                              : std::vector<level_child>{}});
-      to.push_back(c.stages[s]);
+      if (stages_[c.stages[s]].wanted || !is_divided(c, s)) continue;
+      const auto [begin, end] = part_of_line(c, s);
+      for (const std::size_t i : group.chains) {
+        const chain_entry& finer = chains_[i];
+        if (finer.line != c.line) continue;
+        const auto inside = [&, from = begin, to = end](std::uint32_t at) { return from < at && at < to; };
+        const auto has = [&](std::uint32_t at) {
+          return at == 0 || at == n || std::binary_search(finer.cuts.begin(), finer.cuts.end(), at);
+        };
+        if (has(begin) && has(end) && std::any_of(finer.cuts.begin(), finer.cuts.end(), inside)) return true;
+      }
     }
+    return false;
+  }
+  void add_to(chain_group& group, std::size_t i, const chain_effort& fresh) {
+    const chain_entry& c = chains_[i];
+    group.chains.push_back(i);
+    group.fresh.effort += fresh.effort;
+    group.fresh.stages += fresh.stages;
+    for (std::size_t s = 0; s < c.stages.size(); ++s) {
+      stage& mine = stages_[c.stages[s]];
+      if (!mine.stands_alone || mine.wanted) continue;
+      mine.wanted = true;
+      group.wanted.push_back({mine.sub_graph, is_divided(c, s) ? children_of(c, s) : std::vector<level_child>{}});
+      group.stages.push_back(c.stages[s]);
+    }
+  }
+  [[nodiscard]] bool is_divided(const chain_entry& c, std::size_t s) const {
+    return stages_[c.stages[s]].sub_graph.operations.size() > 60;
+  }
+  /// Where stage `s` begins and ends in the forward operations of its line.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> part_of_line(const chain_entry& c, std::size_t s) const {
+    return {s == 0 ? 0 : c.cuts[s - 1],
+            s < c.cuts.size() ? c.cuts[s] : static_cast<std::uint32_t>(lines_[c.line].line.operations.size())};
+  }
+  void find_ways(chain_group& group, run_clock& clock) {
+    const std::vector<divided_sub_graph>& wanted = group.wanted;
+    const std::vector<std::size_t>& to = group.stages;
     if (wanted.empty()) return;
     sub_graph_table table = find_sub_graph_ways(p_.graph(), wanted, search_, clock);
     for (std::size_t i = 0; i < to.size(); ++i) {
       stages_[to[i]].ways = std::move(table.ways[i]);
       stages_[to[i]].known = true;
     }
-    sub_graph_table& sum = counts_[c.source].solves;
+    sub_graph_table& sum = counts_[chains_[group.chains.front()].source].solves;
     sum.distinct += table.distinct - table.reused;
     sum.solves += table.solves;
     sum.tables += table.tables;
@@ -306,15 +395,16 @@ class hierarchy_chains {
   }
   /// Distinct stages that need ways, as `chain_effort` counts them; with `known` also those that have
   /// them.
-  [[nodiscard]] std::uint64_t effort_of(const chain_entry& c, bool known) const {
+  [[nodiscard]] chain_effort effort_of(const chain_entry& c, bool known) const {
     std::set<std::uint64_t> keys;
-    std::uint64_t effort = 0;
+    chain_effort out;
     for (const std::size_t s : c.stages) {
       const std::uint64_t size = stages_[s].sub_graph.operations.size();
-      if (stages_[s].stands_alone && (known || !stages_[s].known) && keys.insert(stages_[s].key).second)
-        effort += size * std::min<std::uint64_t>(size, 200);
+      if (stages_[s].stands_alone && (known || !stages_[s].wanted) && keys.insert(stages_[s].key).second)
+        out.effort += size * std::min<std::uint64_t>(size, 200);
     }
-    return effort;
+    out.stages = keys.size();
+    return out;
   }
   void solve(chain_entry& c, bool with_ways, std::uint32_t slots, run_clock& clock, solution& best) {
     if (clock.should_stop() || is_near_bound(best)) return;

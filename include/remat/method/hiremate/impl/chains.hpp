@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <set>
 
 #include "remat/chain/detail/chain_search.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
-#include "remat/core/detail/spent_share.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
+#include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
 #include "remat/solver/accept.hpp"
@@ -134,18 +133,19 @@ class hierarchy_chains {
         for (; k < turn.size(); ++k) ++counts_[chains_[turn[k].second].source].left;
         return;
       }
-      const group_room room = room_of_group(spent, clock);
+      way_search searching;
+      searching.peaks = search_.peaks;
+      searching.moves = search_.moves;
+      const way_effort room = room_of_group(spent, searching, clock);
       chain_group group;
       for (; k < turn.size(); ++k) {
         const std::size_t i = turn[k].second;
-        const chain_effort fresh = effort_of(chains_[i], false);
+        const way_effort fresh = effort_of(chains_[i], false);
         if (spent + group.fresh.effort + fresh.effort > options_.chain_effort) {
           ++counts_[chains_[i].source].refused;
           continue;
         }
-        const bool fits = group.fresh.effort + fresh.effort <= room.effort &&
-                          static_cast<double>(group.fresh.stages + fresh.stages) <= room.stages;
-        if (!group.chains.empty() && (!fits || needs_ways_of(chains_[i], group))) break;
+        if (!group.chains.empty() && (!(group.fresh + fresh).fits(room) || needs_ways_of(chains_[i], group))) break;
         add_to(group, i, fresh);
       }
       spent += group.fresh.effort;
@@ -183,8 +183,6 @@ class hierarchy_chains {
   }
 
  private:
-  static constexpr std::uint64_t least_group = 20'000;  // effort
-  static constexpr double ways_share = 0.75;            // of what is left, for the ways of a group's stages
   static constexpr std::size_t num_finer = 8;  // the best chains that are solved again with four times as many slots
 
   struct stage {
@@ -194,11 +192,6 @@ class hierarchy_chains {
     bool wanted = false;  // its ways are known, or the group of chains in hand searches for them
     bool known = false;   // its ways
     std::vector<sub_graph_way> ways{};
-  };
-  /// The most of a group.
-  struct group_room {
-    std::uint64_t effort = 0;
-    double stages = 0;
   };
   struct line_entry {
     forward_line line{};
@@ -215,15 +208,10 @@ class hierarchy_chains {
     double time = 0;  // of the best schedule
   };
 
-  /// Distinct stages whose ways are not known.
-  struct chain_effort {
-    std::uint64_t effort = 0;  // as `chain_effort` of the options counts it
-    std::size_t stages = 0;
-  };
   /// Chains whose stages are given ways together.
   struct chain_group {
     std::vector<std::size_t> chains{};
-    chain_effort fresh{};
+    way_effort fresh{};
     std::vector<divided_sub_graph> wanted{};
     std::vector<std::size_t> stages{};  // of `wanted`
   };
@@ -309,25 +297,6 @@ class hierarchy_chains {
     }
     return best;
   }
-  /// The room of the next group. `spent`: the effort of those before, all that was done on the clock.
-  ///
-  /// The more stages search for ways together, the better they fill threads and processes. But the chains of a group
-  /// are solved when all have ended: so a group is small beside what was done before it, or beside what is left. And
-  /// its stages share the work evenly: each needs half of what it may use.
-  [[nodiscard]] group_room room_of_group(std::uint64_t spent, const run_clock& clock) const {
-    group_room room;
-    if (spent == 0) return room;  // one chain
-    const double now = spent_share(clock, 0);
-    const auto least = static_cast<double>(least_group);
-    const double rest = now > 0 ? static_cast<double>(spent) * (1 - now) / now : 2 * least;
-    room.effort = std::max(spent / 2, static_cast<std::uint64_t>(std::min(least, rest / 2)));
-    room.stages = std::numeric_limits<double>::infinity();
-    if (clock.work_left() == run_control::no_work_limit || search_.moves == 0) return room;
-    const double budgets = static_cast<double>(way_search{}.max_budgets) * (search_.peaks + 1);
-    const double most = budgets * static_cast<double>(search_.moves) * static_cast<double>(work_of::move);
-    room.stages = ways_share * static_cast<double>(clock.work_left()) / (most / 2);
-    return room;
-  }
   /// True if a large stage of the chain may be divided into stages of a chain of the group.
   [[nodiscard]] bool needs_ways_of(const chain_entry& c, const chain_group& group) const {
     const auto n = static_cast<std::uint32_t>(lines_[c.line].line.operations.size());
@@ -346,11 +315,10 @@ class hierarchy_chains {
     }
     return false;
   }
-  void add_to(chain_group& group, std::size_t i, const chain_effort& fresh) {
+  void add_to(chain_group& group, std::size_t i, const way_effort& fresh) {
     const chain_entry& c = chains_[i];
     group.chains.push_back(i);
-    group.fresh.effort += fresh.effort;
-    group.fresh.stages += fresh.stages;
+    group.fresh = group.fresh + fresh;
     for (std::size_t s = 0; s < c.stages.size(); ++s) {
       stage& mine = stages_[c.stages[s]];
       if (!mine.stands_alone || mine.wanted) continue;
@@ -395,15 +363,15 @@ class hierarchy_chains {
   }
   /// Distinct stages that need ways, as `chain_effort` counts them; with `known` also those that have
   /// them.
-  [[nodiscard]] chain_effort effort_of(const chain_entry& c, bool known) const {
+  [[nodiscard]] way_effort effort_of(const chain_entry& c, bool known) const {
     std::set<std::uint64_t> keys;
-    chain_effort out;
+    way_effort out;
     for (const std::size_t s : c.stages) {
       const std::uint64_t size = stages_[s].sub_graph.operations.size();
       if (stages_[s].stands_alone && (known || !stages_[s].wanted) && keys.insert(stages_[s].key).second)
         out.effort += size * std::min<std::uint64_t>(size, 200);
     }
-    out.stages = keys.size();
+    out.classes = keys.size();
     return out;
   }
   void solve(chain_entry& c, bool with_ways, std::uint32_t slots, run_clock& clock, solution& best) {

@@ -49,9 +49,9 @@ struct chain_counts {
   /// @}
 
   /// `chains`, `chains_with_ways`, `chains_left`, `chains_refused`, `tables_refused` (those of stages included); of the
-  /// search for ways of its stages: `distinct` (without those known from a cache), `solves`, `tables`, `programs`,
-  /// `programs_refused` and `cut_short`, as in `sub_graph_table`; of its best chain: `stages`, `distinct_stages` (with
-  /// ways alone), `ways`, `table_time`, `flat_time`, `time`.
+  /// searches for ways of stages by groups of chains, the first of which is of this source: `distinct` (without those
+  /// known from a cache), `solves`, `tables`, `programs`, `programs_refused` and `cut_short`, as in `sub_graph_table`;
+  /// of its best chain: `stages`, `distinct_stages` (with ways alone), `ways`, `table_time`, `flat_time`, `time`.
   [[nodiscard]] figures to_figures() const {
     figures out;
     out.set("chains", chains);
@@ -75,8 +75,8 @@ struct chain_counts {
 /// Schedules of the whole graph from the chains of hierarchies: at each depth, the groups of a hierarchy are the stages
 /// of a chain, and so are pairs, triples … of neighbours. Rotor's dynamic program (`chain_program`) solves each chain,
 /// first with its stages as they are, then with the ways of its stages: chains whose distinct stages have the
-/// fewest operations first. Stages that are equal up to renaming and times are solved once. A large stage is
-/// divided into the stages of a finer chain that has been solved before.
+/// fewest operations first, several chains at a time (`room_of_group`). Stages that are equal up to renaming and times
+/// are solved once. A large stage is divided into the stages of a finer chain that has been solved before.
 ///
 /// Work is that of `search_chain` and `find_sub_graph_ways`. Polls before each chain, and as those two do.
 class hierarchy_chains {

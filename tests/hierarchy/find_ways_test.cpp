@@ -360,3 +360,28 @@ TEST_CASE("no parts, no options") {
   CHECK(table.distinct == 0);
   CHECK(table.stopped == stop_reason::none);
 }
+
+TEST_CASE("a group of chains is small beside what was done, and its sub-graphs have enough work") {
+  way_search search;
+  search.peaks = 1;
+  search.max_budgets = 10;
+  search.moves = 1000;
+  run_control run;
+  {
+    const run_clock clock(run);
+    CHECK(room_of_group(0, search, clock).effort == 0);  // one chain
+    CHECK(room_of_group(100, search, clock).effort == 20'000);
+    CHECK(room_of_group(100'000, search, clock).effort == 50'000);
+    CHECK(way_effort{20'000, 1'000'000}.fits(room_of_group(100, search, clock)));
+  }
+  run.work_limit = 1'000'000;
+  run_clock clock(run);
+  clock.work(200'000);
+  // What is left would do for four times as much.
+  CHECK(room_of_group(1'000, search, clock).effort == 2'000);
+  // 20 pairs of budgets of 150 moves each for each sub-graph, from three quarters of what is left.
+  CHECK(room_of_group(1'000, search, clock).classes == 600'000 / (20 * 150 * work_of::move));
+  clock.work(800'000);
+  CHECK(room_of_group(1'000, search, clock).effort == 500);
+  CHECK(!way_effort{1, 1}.fits(room_of_group(1'000, search, clock)));
+}

@@ -2,11 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "remat/chain/detail/chain_search.hpp"
+#include "remat/core/crew.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/hiremate/impl/chains.hpp"
@@ -37,6 +39,22 @@ sub_graph_search quick() {
   search.cache = make_way_cache();
   return search;
 }
+
+/// Runs pieces in this thread, and counts the calls that have several.
+class counting_crew final : public crew {
+ public:
+  [[nodiscard]] std::size_t members() const noexcept override { return 1; }
+  void run(const piece_list& pieces, const run_control& control) override {
+    if (pieces.kind == "group ways") {
+      ++calls;
+      all += pieces.count;
+    }
+    run_control own = control;
+    own.crew = nullptr;
+    run_pieces(pieces, own);
+  }
+  std::size_t calls = 0, all = 0;
+};
 
 }  // namespace
 
@@ -78,6 +96,28 @@ TEST_CASE("options of stages make better schedules; like stages share them; ever
     }
   }
   CHECK(chains.counts_of(chain_source::narrow) == nullptr);
+}
+
+TEST_CASE("the stages of several chains are pieces of one call") {
+  const problem p = half(test::stack_kind::decoder, 4);
+  hiremate_options options;
+  options.gap = 0;
+  sub_graph_search search = quick();
+  search.moves = 5;
+  hierarchy_chains chains(p, options, search);
+  chains.add(chain_source::levels, partition_at_levels(p.graph()));
+  counting_crew counting;
+  run_control run;
+  run.crew = &counting;
+  run_clock clock(run);
+  solution best;
+  chains.solve_with_ways(clock, best);
+  REQUIRE(best.has_schedule());
+  CHECK(check(p, *best.plan).valid());
+  const std::int64_t solved = whole(chains.counts_of(chain_source::levels)->to_figures(), "chains_with_ways");
+  // Two peak budgets for each group of chains.
+  CHECK(counting.calls < static_cast<std::size_t>(solved));
+  CHECK(counting.all > 4 * counting.calls);
 }
 
 TEST_CASE("nothing is left out silently") {

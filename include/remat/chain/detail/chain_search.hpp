@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/row_sweep.hpp"
@@ -81,9 +82,13 @@ chain_search_end search_chain(const problem& p, chain_program& program, const ch
     clock.work(p.graph().num_operations * work_of::visit);
     const std::vector<chain_step> steps = program.steps(*e);
     std::int64_t over = std::numeric_limits<std::int64_t>::max();
+    std::vector<std::uint32_t> before;
     for (const bool whole : {true, false}) {
       if (options.expansion == (whole ? chain_expansion::for_purpose : chain_expansion::whole)) continue;
-      schedule plan = schedule_computes(p.graph(), program.expand(steps, whole));
+      std::vector<std::uint32_t> operations = program.expand(steps, whole);
+      if (operations == before) continue;  // the same schedule again
+      schedule plan = schedule_computes(p.graph(), operations);
+      before = std::move(operations);
       const check_report report = check(p, plan);
       if (report.what == violation::over_budget) {
         over = std::min(over, report.peak_bytes - p.budget());

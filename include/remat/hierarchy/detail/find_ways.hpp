@@ -20,6 +20,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
+#include "remat/core/detail/spent_share.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
@@ -86,6 +87,45 @@ struct way_search {
   std::uint64_t solvers_key = 0;       ///< tells ways of different solvers apart in the cache
   std::shared_ptr<way_cache> cache{};  ///< ways are looked up and kept there; null: no cache
 };
+
+/// Distinct sub-graphs whose ways are wanted.
+struct way_effort {
+  std::uint64_t effort = 0;   ///< that grows with the time, as the caller counts it
+  std::uint64_t classes = 0;  ///< distinct sub-graphs
+
+  /// True if it is at most `room`.
+  [[nodiscard]] bool fits(const way_effort& room) const noexcept {
+    return effort <= room.effort && classes <= room.classes;
+  }
+  friend way_effort operator+(const way_effort& a, const way_effort& b) {
+    return {a.effort + b.effort, a.classes + b.classes};
+  }
+};
+
+/// The share of what is left of the limits for the ways of one group of chains.
+inline constexpr double ways_share = 0.75;
+
+/// Returns the most of the next group of chains that search for ways together; a group has one chain at least.
+/// `spent`: the effort of the groups before, all that was done on the clock.
+///
+/// The more sub-graphs search together, the better they fill threads and processes. But the chains of a group are
+/// solved when all have ended: so a group is small beside what was done before it, or beside what is left. And its
+/// sub-graphs share the work evenly: each needs enough.
+[[nodiscard]] inline way_effort room_of_group(std::uint64_t spent, const way_search& search, const run_clock& clock) {
+  constexpr double least = 20'000;             // effort
+  constexpr std::uint64_t enough_moves = 150;  // for a pair of budgets
+  way_effort room;
+  if (spent == 0) return room;
+  const double now = spent_share(clock, 0);
+  const double rest = now > 0 ? static_cast<double>(spent) * (1 - now) / now : 2 * least;
+  room.effort = std::max(spent / 2, static_cast<std::uint64_t>(std::min(least, rest / 2)));
+  room.classes = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t budgets = std::uint64_t{search.max_budgets} * (search.peaks + 1);
+  const std::uint64_t enough = budgets * std::min(search.moves, enough_moves) * work_of::move;
+  if (clock.work_left() != run_control::no_work_limit && enough > 0)
+    room.classes = share_of(clock.work_left(), ways_share) / enough;
+  return room;
+}
 
 /// The ways of several sub-graphs.
 struct way_table {

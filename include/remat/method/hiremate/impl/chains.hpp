@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
+#include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/method/hiremate/impl/sub_graph_ways.hpp"
 #include "remat/solver/accept.hpp"
@@ -47,9 +49,9 @@ struct chain_counts {
   /// @}
 
   /// `chains`, `chains_with_ways`, `chains_left`, `chains_refused`, `tables_refused` (those of stages included); of the
-  /// search for ways of its stages: `distinct` (without those known from a cache), `solves`, `tables`, `programs`,
-  /// `programs_refused` and `cut_short`, as in `sub_graph_table`; of its best chain: `stages`, `distinct_stages` (with
-  /// ways alone), `ways`, `table_time`, `flat_time`, `time`.
+  /// searches for ways of stages by groups of chains, the first of which is of this source: `distinct` (without those
+  /// known from a cache), `solves`, `tables`, `programs`, `programs_refused` and `cut_short`, as in `sub_graph_table`;
+  /// of its best chain: `stages`, `distinct_stages` (with ways alone), `ways`, `table_time`, `flat_time`, `time`.
   [[nodiscard]] figures to_figures() const {
     figures out;
     out.set("chains", chains);
@@ -73,8 +75,8 @@ struct chain_counts {
 /// Schedules of the whole graph from the chains of hierarchies: at each depth, the groups of a hierarchy are the stages
 /// of a chain, and so are pairs, triples … of neighbours. Rotor's dynamic program (`chain_program`) solves each chain,
 /// first with its stages as they are, then with the ways of its stages: chains whose distinct stages have the
-/// fewest operations first. Stages that are equal up to renaming and times are solved once. A large stage is
-/// divided into the stages of a finer chain that has been solved before.
+/// fewest operations first, several chains at a time (`room_of_group`). Stages that are equal up to renaming and times
+/// are solved once. A large stage is divided into the stages of a finer chain that has been solved before.
 ///
 /// Work is that of `search_chain` and `find_sub_graph_ways`. Polls before each chain, and as those two do.
 class hierarchy_chains {
@@ -122,31 +124,46 @@ class hierarchy_chains {
         continue;
       }
       find_stages(chains_[i]);
-      turn.emplace_back(effort_of(chains_[i], true), i);
+      turn.emplace_back(effort_of(chains_[i], true).effort, i);
     }
     std::stable_sort(turn.begin(), turn.end());
     std::uint64_t spent = 0;
-    for (std::size_t k = 0; k < turn.size(); ++k) {
-      chain_entry& c = chains_[turn[k].second];
-      if (is_near_bound(best)) return;
+    for (std::size_t k = 0; k < turn.size() && !is_near_bound(best);) {
       if (clock.should_stop()) {
-        ++counts_[c.source].left;
-        continue;
+        for (; k < turn.size(); ++k) ++counts_[chains_[turn[k].second].source].left;
+        return;
       }
-      const std::uint64_t effort = effort_of(c, false);
-      if (spent + effort > options_.chain_effort) {
-        ++counts_[c.source].refused;
-        continue;
+      way_search searching;
+      searching.peaks = search_.peaks;
+      searching.moves = search_.moves;
+      const way_effort room = room_of_group(spent, searching, clock);
+      chain_group group;
+      for (; k < turn.size(); ++k) {
+        const std::size_t i = turn[k].second;
+        const way_effort fresh = effort_of(chains_[i], false);
+        if (spent + group.fresh.effort + fresh.effort > options_.chain_effort) {
+          ++counts_[chains_[i].source].refused;
+          continue;
+        }
+        if (!group.chains.empty() && (!(group.fresh + fresh).fits(room) || needs_ways_of(chains_[i], group))) break;
+        add_to(group, i, fresh);
       }
-      spent += effort;
-      find_ways(c, clock);
-      if (clock.should_stop()) {
-        ++counts_[c.source].left;
-        continue;
+      spent += group.fresh.effort;
+      {
+        run_clock part = clock.part(ways_share);
+        find_ways(group, part);
       }
-      solve(c, true, options_.slots, clock, best);
-      ++counts_[c.source].with_ways;
-      lines_[c.line].solved.push_back(turn[k].second);
+      for (const std::size_t i : group.chains) {
+        chain_entry& c = chains_[i];
+        if (is_near_bound(best)) return;
+        if (clock.should_stop()) {
+          ++counts_[c.source].left;
+          continue;
+        }
+        solve(c, true, options_.slots, clock, best);
+        ++counts_[c.source].with_ways;
+        lines_[c.line].solved.push_back(i);
+      }
     }
   }
   /// Solves the best chains again with more slots.
@@ -171,7 +188,9 @@ class hierarchy_chains {
   struct stage {
     detail::sub_graph sub_graph{};
     std::uint64_t key = 0;  // fingerprint
-    bool stands_alone = false, known = false;
+    bool stands_alone = false;
+    bool wanted = false;  // its ways are known, or the group of chains in hand searches for them
+    bool known = false;   // its ways
     std::vector<sub_graph_way> ways{};
   };
   struct line_entry {
@@ -187,6 +206,14 @@ class hierarchy_chains {
     stage_order order = stage_order::listed;
     bool with_ways = false;
     double time = 0;  // of the best schedule
+  };
+
+  /// Chains whose stages are given ways together.
+  struct chain_group {
+    std::vector<std::size_t> chains{};
+    way_effort fresh{};
+    std::vector<divided_sub_graph> wanted{};
+    std::vector<std::size_t> stages{};  // of `wanted`
   };
 
   [[nodiscard]] std::size_t line_index(const forward_line& line) {
@@ -237,8 +264,9 @@ class hierarchy_chains {
     stage_index_.emplace(std::move(operations), stages_.size() - 1);
     return stages_.size() - 1;
   }
-  [[nodiscard]] std::vector<level_child> children_of(const chain_entry& c, std::size_t s, std::uint32_t begin,
-                                                     std::uint32_t end) const {
+  /// The finer stages of a chain solved before that make up stage `s`, with their ways; the fewest.
+  [[nodiscard]] std::vector<level_child> children_of(const chain_entry& c, std::size_t s) const {
+    const auto [begin, end] = part_of_line(c, s);
     std::vector<level_child> best;
     std::vector<std::uint32_t> mine = stages_[c.stages[s]].sub_graph.operations;
     std::sort(mine.begin(), mine.end());
@@ -269,25 +297,54 @@ class hierarchy_chains {
     }
     return best;
   }
-  void find_ways(const chain_entry& c, run_clock& clock) {
-    std::vector<divided_sub_graph> wanted;
-    std::vector<std::size_t> to;
+  /// True if a large stage of the chain may be divided into stages of a chain of the group.
+  [[nodiscard]] bool needs_ways_of(const chain_entry& c, const chain_group& group) const {
     const auto n = static_cast<std::uint32_t>(lines_[c.line].line.operations.size());
     for (std::size_t s = 0; s < c.stages.size(); ++s) {
-      const stage& mine = stages_[c.stages[s]];
-      if (!mine.stands_alone || mine.known) continue;
-      const std::uint32_t begin = s == 0 ? 0 : c.cuts[s - 1], end = s < c.cuts.size() ? c.cuts[s] : n;
-      wanted.push_back({mine.sub_graph, mine.sub_graph.operations.size() > 60 ? children_of(c, s, begin, end)
-                                                                              : std::vector<level_child>{}});
-      to.push_back(c.stages[s]);
+      if (stages_[c.stages[s]].wanted || !is_divided(c, s)) continue;
+      const auto [begin, end] = part_of_line(c, s);
+      for (const std::size_t i : group.chains) {
+        const chain_entry& finer = chains_[i];
+        if (finer.line != c.line) continue;
+        const auto inside = [&, from = begin, to = end](std::uint32_t at) { return from < at && at < to; };
+        const auto has = [&](std::uint32_t at) {
+          return at == 0 || at == n || std::binary_search(finer.cuts.begin(), finer.cuts.end(), at);
+        };
+        if (has(begin) && has(end) && std::any_of(finer.cuts.begin(), finer.cuts.end(), inside)) return true;
+      }
     }
+    return false;
+  }
+  void add_to(chain_group& group, std::size_t i, const way_effort& fresh) {
+    const chain_entry& c = chains_[i];
+    group.chains.push_back(i);
+    group.fresh = group.fresh + fresh;
+    for (std::size_t s = 0; s < c.stages.size(); ++s) {
+      stage& mine = stages_[c.stages[s]];
+      if (!mine.stands_alone || mine.wanted) continue;
+      mine.wanted = true;
+      group.wanted.push_back({mine.sub_graph, is_divided(c, s) ? children_of(c, s) : std::vector<level_child>{}});
+      group.stages.push_back(c.stages[s]);
+    }
+  }
+  [[nodiscard]] bool is_divided(const chain_entry& c, std::size_t s) const {
+    return stages_[c.stages[s]].sub_graph.operations.size() > 60;
+  }
+  /// Where stage `s` begins and ends in the forward operations of its line.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> part_of_line(const chain_entry& c, std::size_t s) const {
+    return {s == 0 ? 0 : c.cuts[s - 1],
+            s < c.cuts.size() ? c.cuts[s] : static_cast<std::uint32_t>(lines_[c.line].line.operations.size())};
+  }
+  void find_ways(chain_group& group, run_clock& clock) {
+    const std::vector<divided_sub_graph>& wanted = group.wanted;
+    const std::vector<std::size_t>& to = group.stages;
     if (wanted.empty()) return;
     sub_graph_table table = find_sub_graph_ways(p_.graph(), wanted, search_, clock);
     for (std::size_t i = 0; i < to.size(); ++i) {
       stages_[to[i]].ways = std::move(table.ways[i]);
       stages_[to[i]].known = true;
     }
-    sub_graph_table& sum = counts_[c.source].solves;
+    sub_graph_table& sum = counts_[chains_[group.chains.front()].source].solves;
     sum.distinct += table.distinct - table.reused;
     sum.solves += table.solves;
     sum.tables += table.tables;
@@ -306,15 +363,16 @@ class hierarchy_chains {
   }
   /// Distinct stages that need ways, as `chain_effort` counts them; with `known` also those that have
   /// them.
-  [[nodiscard]] std::uint64_t effort_of(const chain_entry& c, bool known) const {
+  [[nodiscard]] way_effort effort_of(const chain_entry& c, bool known) const {
     std::set<std::uint64_t> keys;
-    std::uint64_t effort = 0;
+    way_effort out;
     for (const std::size_t s : c.stages) {
       const std::uint64_t size = stages_[s].sub_graph.operations.size();
-      if (stages_[s].stands_alone && (known || !stages_[s].known) && keys.insert(stages_[s].key).second)
-        effort += size * std::min<std::uint64_t>(size, 200);
+      if (stages_[s].stands_alone && (known || !stages_[s].wanted) && keys.insert(stages_[s].key).second)
+        out.effort += size * std::min<std::uint64_t>(size, 200);
     }
-    return effort;
+    out.classes = keys.size();
+    return out;
   }
   void solve(chain_entry& c, bool with_ways, std::uint32_t slots, run_clock& clock, solution& best) {
     if (clock.should_stop() || is_near_bound(best)) return;

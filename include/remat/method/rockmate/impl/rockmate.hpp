@@ -50,13 +50,12 @@ class chain_search {
 
   /// Returns why the search stopped early.
   stop_reason run() {
+    const std::vector<cut_list> all = chains();
     stop_reason stopped = stop_reason::none;
-    for (const cut_list& cuts : chains()) {
-      stopped = solve(cuts, false, options_.slots);
-      if (stopped != stop_reason::none) break;
-      if (!has_small_blocks(cuts)) continue;
-      stopped = solve(cuts, true, options_.slots);
-      if (stopped != stop_reason::none) break;
+    for (std::size_t i = 0; i < all.size() && stopped == stop_reason::none;) {
+      chain_group group;
+      i = fill(group, all, i, stopped);
+      if (stopped == stop_reason::none) stopped = solve_with_ways(group, options_.slots);
     }
     if (stopped == stop_reason::none) stopped = solve_finer();
     if (best_.plan)
@@ -102,8 +101,15 @@ class chain_search {
   struct block_list {
     std::vector<sub_graph> sub_graphs{};
     std::vector<std::uint32_t> stages{};  // of the sub-graphs
+    std::uint32_t length = 0;             // of the chain
     std::set<std::uint64_t> fresh{};      // fingerprints that no chain before had
-    std::uint64_t effort = 0;             // of the fresh ones
+    way_effort effort{};                  // of the fresh ones
+  };
+  /// Chains whose blocks are given ways together.
+  struct chain_group {
+    std::vector<cut_list> chains{};
+    std::vector<block_list> blocks{};
+    way_effort effort{};
   };
 
   /// The cuts of all chains, fine ones first, without repetition.
@@ -133,6 +139,7 @@ class chain_search {
   [[nodiscard]] block_list find_blocks(const stage_chain& chain) const {
     sub_graph_extractor extract(p_.graph(), order_, static_cast<std::uint32_t>(line_.operations.size()));
     block_list out;
+    out.length = chain.length();
     for (std::uint32_t s = 1; s <= chain.length(); ++s) {
       std::vector<std::uint32_t> operations(chain.forward(s).begin(), chain.forward(s).end());
       operations.insert(operations.end(), chain.backward(s).begin(), chain.backward(s).end());
@@ -140,47 +147,94 @@ class chain_search {
       if (!stands_alone(block)) continue;
       const std::uint64_t key = fingerprint(block, way_cache::likeness());
       const std::uint64_t size = block.operations.size();
-      if (seen_.count(key) == 0 && out.fresh.insert(key).second) out.effort += size * size;
+      if (seen_.count(key) == 0 && out.fresh.insert(key).second) out.effort = out.effort + way_effort{size * size, 1};
       out.sub_graphs.push_back(std::move(block));
       out.stages.push_back(s);
     }
     return out;
   }
 
-  /// Further ways for each stage, [1 … L]; none if they take too much effort or work.
-  [[nodiscard]] std::vector<std::vector<stage_way>> ways_of(const stage_chain& chain) {
-    block_list blocks = find_blocks(chain);
-    if (effort_ + blocks.effort > options_.block_effort ||
-        clock_.work_left() / std::max<std::uint64_t>(options_.moves * work_of::move, 1) < blocks.fresh.size()) {
-      ++chains_refused_;
-      return {};
-    }
-    effort_ += blocks.effort;
-    seen_.merge(blocks.fresh);
+  [[nodiscard]] way_search searching() const {
     way_search search;
     search.peaks = options_.peaks;
     search.max_ways = options_.ways_per_stage;
     search.moves = options_.moves;
     search.cache = cache_;
+    return search;
+  }
+
+  /// Solves chains from the i-th on without ways, and puts those that are to be given ways into a group, as many as
+  /// there is room for. Returns the first chain that was left.
+  std::size_t fill(chain_group& group, const std::vector<cut_list>& all, std::size_t i, stop_reason& stopped) {
+    const way_effort room = room_of_group(effort_, searching(), clock_);
+    for (; i < all.size(); ++i) {
+      const bool is_small = has_small_blocks(all[i]);
+      block_list blocks;
+      if (is_small) {
+        blocks = find_blocks(stage_chain(p_.graph(), line_, all[i]));
+        if (!group.chains.empty() && !(group.effort + blocks.effort).fits(room)) break;
+      }
+      stopped = solve(all[i], {}, options_.slots);
+      if (stopped != stop_reason::none) break;
+      if (is_small) add(group, all[i], std::move(blocks));
+    }
+    return i;
+  }
+
+  /// Puts a chain into a group, unless its ways take too much effort or work.
+  void add(chain_group& group, const cut_list& cuts, block_list blocks) {
+    const way_effort together = group.effort + blocks.effort;
+    if (effort_ + together.effort > options_.block_effort ||
+        clock_.work_left() / std::max<std::uint64_t>(options_.moves * work_of::move, 1) < together.classes) {
+      ++chains_refused_;
+      return;
+    }
+    seen_.insert(blocks.fresh.begin(), blocks.fresh.end());
+    group.effort = together;
+    group.chains.push_back(cuts);
+    group.blocks.push_back(std::move(blocks));
+  }
+
+  /// Finds ways for the blocks of a group, and solves its chains with them.
+  stop_reason solve_with_ways(const chain_group& group, std::uint32_t slots) {
+    if (group.chains.empty()) return stop_reason::none;
+    effort_ += group.effort.effort;
+    std::vector<sub_graph> all;
+    for (const block_list& blocks : group.blocks)
+      all.insert(all.end(), blocks.sub_graphs.begin(), blocks.sub_graphs.end());
+    const way_search search = searching();
     const way_table table = [&] {
-      run_clock part = clock_.part(1);
-      return detail::find_ways(blocks.sub_graphs, search, portable_sub_solvers{}, part);
+      run_clock part = clock_.part(ways_share);
+      return detail::find_ways(all, search, portable_sub_solvers{}, part);
     }();
-    blocks_ += blocks.sub_graphs.size();
+    blocks_ += all.size();
     distinct_ += table.distinct - table.reused;
     solves_ += table.solves;
     ways_found_ += table.found;
     ways_kept_ += table.kept;
-    std::vector<std::vector<stage_way>> out(std::size_t{chain.length()} + 1);
-    const auto in_graph = [](const sub_graph& block, const std::vector<std::uint32_t>& own) {
+    std::span<const std::vector<sub_graph_way>> ways(table.ways);
+    for (std::size_t k = 0; k < group.chains.size(); ++k) {
+      const block_list& blocks = group.blocks[k];
+      const stop_reason why = solve(group.chains[k], in_graph(blocks, ways.first(blocks.sub_graphs.size())), slots);
+      if (why != stop_reason::none) return why;
+      ways = ways.subspan(blocks.sub_graphs.size());
+    }
+    return stop_reason::none;
+  }
+
+  /// The ways of a chain's blocks for its stages, [1 … L].
+  [[nodiscard]] static std::vector<std::vector<stage_way>> in_graph(const block_list& blocks,
+                                                                    std::span<const std::vector<sub_graph_way>> ways) {
+    std::vector<std::vector<stage_way>> out(std::size_t{blocks.length} + 1);
+    const auto translate = [](const sub_graph& block, const std::vector<std::uint32_t>& own) {
       std::vector<std::uint32_t> operations;
       for (const std::uint32_t o : own) operations.push_back(block.operations[o]);
       return operations;
     };
     for (std::size_t i = 0; i < blocks.sub_graphs.size(); ++i)
-      for (const sub_graph_way& way : table.ways[i])
+      for (const sub_graph_way& way : ways[i])
         out[blocks.stages[i]].push_back(
-            {in_graph(blocks.sub_graphs[i], way.forward), in_graph(blocks.sub_graphs[i], way.backward)});
+            {translate(blocks.sub_graphs[i], way.forward), translate(blocks.sub_graphs[i], way.backward)});
     return out;
   }
 
@@ -194,15 +248,13 @@ class chain_search {
     return runs.measure(every.first(runs.num_forward()), every.subspan(runs.num_forward())).has_value();
   }
 
-  /// Solves a chain for all budgets, and keeps the best of its schedules. Returns why it stopped.
-  stop_reason solve(const cut_list& cuts, bool with_ways, std::uint32_t slots) {
+  /// Solves a chain for all budgets, and keeps the best of its schedules. `further`: ways of its stages, [1 … L];
+  /// empty: as they are. Returns why it stopped.
+  stop_reason solve(const cut_list& cuts, std::vector<std::vector<stage_way>> further, std::uint32_t slots) {
     if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
+    const bool with_ways = !further.empty();
     chain_program program(p_.graph(), line_, cuts);
-    if (with_ways) {
-      std::vector<std::vector<stage_way>> further = ways_of(program.chain());
-      if (further.empty()) return stop_reason::none;
-      program.set_ways(std::move(further));
-    }
+    if (with_ways) program.set_ways(std::move(further));
     chain_search_options searching;
     searching.slots = slots;
     searching.table_bytes = options_.table_bytes;
@@ -249,8 +301,12 @@ class chain_search {
     const std::vector<candidate> chosen(candidates_.begin(),
                                         candidates_.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
                                                                   candidates_.size(), options_.finer_chains)));
-    for (const candidate& c : chosen)
-      if (const stop_reason why = solve(c.cuts, c.with_ways, slots); why != stop_reason::none) return why;
+    for (const candidate& c : chosen) {
+      chain_group group;
+      if (c.with_ways) add(group, c.cuts, find_blocks(stage_chain(p_.graph(), line_, c.cuts)));
+      const stop_reason why = c.with_ways ? solve_with_ways(group, slots) : solve(c.cuts, {}, slots);
+      if (why != stop_reason::none) return why;
+    }
     return stop_reason::none;
   }
 

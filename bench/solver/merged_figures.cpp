@@ -3,18 +3,20 @@
 // are left that `exact` may solve the rest; `auto` and its bound are held against the optimum. One line of CSV for each
 // graph.
 //
-//   merged_figures [--operations N] [--fraction F] [--seconds S] [--exact-seconds S] FILE.json …
+//   merged_figures [--operations N] [--fraction F] [--seconds S] [--exact-seconds S] [--speed GB/s] FILE.json …
 //
 // A merged operation runs its operations in the listed order. Tensors that only they touch are part of its workspace.
 // The pair whose merger adds least is merged first: the time of the shorter one and the bytes of the working set, both
 // as parts of the whole. The budget is F of the peak of the step before merging. Overheads and bounds are in percent of
-// the baseline's time.
+// the baseline's time. With a speed, tensors may also be copied to the host over a link of that speed each way and a
+// latency of 10 µs; then tensors with the same writers and readers are one, which is copied as a whole.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -154,6 +156,46 @@ problem step_of(const problem& p, const std::vector<block>& blocks) {
   return problem::from_flat(std::move(out), p.budget());
 }
 
+/// The same step, in which tensors with the same writers and readers are one.
+problem with_joined_tensors(const problem& p) {
+  const flat_graph& g = p.graph();
+  flat_graph out;
+  std::map<std::vector<std::uint32_t>, std::uint32_t> numbers;
+  std::vector<std::uint32_t> number(g.num_tensors);
+  for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
+    std::vector<std::uint32_t> key{g.always_resident[t], g.final_output[t]};
+    key.insert(key.end(), g.producers[t].begin(), g.producers[t].end());
+    key.push_back(g.num_operations);
+    key.insert(key.end(), g.consumers[t].begin(), g.consumers[t].end());
+    const auto [at, fresh] = numbers.try_emplace(key, static_cast<std::uint32_t>(numbers.size()));
+    number[t] = at->second;
+    if (fresh) {
+      out.bytes.push_back(0);
+      out.always_resident.push_back(g.always_resident[t]);
+      if (g.final_output[t] != 0) out.final_outputs.push_back(at->second);
+    }
+    out.bytes[at->second] += g.bytes[t];
+  }
+  const auto rows = [&](const index_rows& from, index_rows& to) {
+    for (std::uint32_t o = 0; o < g.num_operations; ++o) {
+      std::vector<std::uint32_t> row;
+      for (const std::uint32_t t : from[o]) row.push_back(number[t]);
+      std::sort(row.begin(), row.end());
+      row.erase(std::unique(row.begin(), row.end()), row.end());
+      to.values.insert(to.values.end(), row.begin(), row.end());
+      to.end_row();
+    }
+  };
+  rows(g.inputs, out.inputs);
+  rows(g.outputs, out.outputs);
+  out.time = g.time;
+  out.workspace = g.workspace;
+  out.once = g.once;
+  out.num_operations = g.num_operations;
+  out.num_tensors = static_cast<std::uint32_t>(out.bytes.size());
+  return problem::from_flat(std::move(out), p.budget());
+}
+
 std::chrono::nanoseconds nanoseconds_of(double seconds) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
@@ -162,19 +204,21 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
 
 int main(int argc, char** argv) {
   std::size_t operations = 30;
-  double fraction = 0.3, seconds = 5, exact_seconds = 60;
+  double fraction = 0.3, seconds = 5, exact_seconds = 60, speed = 0;
   const std::vector<std::string> names =
       test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
         if (key == "--operations") operations = std::stoul(value);
         if (key == "--fraction") fraction = std::stod(value);
         if (key == "--seconds") seconds = std::stod(value);
         if (key == "--exact-seconds") exact_seconds = std::stod(value);
+        if (key == "--speed") speed = std::stod(value);
       });
   const std::vector<std::filesystem::path> files(names.begin(), names.end());
   std::printf("graph,fraction,operations,merged,auto,by,bound,exact,status,exact_bound,exact_s\n");
   for (const std::filesystem::path& file : files) {
     const problem whole = test::within(read_training_step(file).instance, fraction);
-    const problem p = step_of(whole, merged(whole, operations));
+    problem p = step_of(whole, merged(whole, operations));
+    if (speed > 0) p = with_joined_tensors(p).with_link({.out = speed * 1e9, .in = speed * 1e9, .latency = 1e-5});
     const double base = p.graph().baseline_time;
     const auto overhead = [&](double time) { return 100 * (time / base - 1); };
     automatic_options searching;

@@ -93,6 +93,12 @@ class offload_cut : private moment_network {
     limit(static_cast<int>(out_start_.size()) - 1, static_cast<int>(in_start_.size()) - 1);
   }
 
+  /// The tensors with a mark are wanted on the host later: no copy back is counted for them. After `at`.
+  void keep_on_host(const std::vector<std::uint8_t>& marks) {
+    for (held_tensor& c : held_)
+      if (marks[c.tensor] != 0) c.in = 0;
+  }
+
   /// For each group of copies out, the time from the start of the schedule before which none of them begins.
   [[nodiscard]] const std::vector<double>& out_starts() const noexcept { return out_start_; }
   /// For each group of copies in, the time up to the end of the schedule after which none of them ends.

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <utility>
 #include <vector>
 

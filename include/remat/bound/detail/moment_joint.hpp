@@ -432,7 +432,7 @@ class moment_joint : private segment_bounds {
       ++flows_;
       cut_.fix(c, fixing::free);
       // No choice that fits and keeps all fixings costs as much.
-      if (cost > 1.5 * cut_.total_cost() + x.price * static_cast<double>(free_bytes)) return infinity;
+      if (cost > 1.5 * cut_.total_cost() + 1.001 * x.price * static_cast<double>(free_bytes)) return infinity;
       const double own_value = cost - x.price * static_cast<double>(room) * (1 + 0x1p-51);
       const double slack =
           0x1p-48 * (std::abs(value) + std::abs(x.value) + std::abs(own_value) + x.price * static_cast<double>(room));

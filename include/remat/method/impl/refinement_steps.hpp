@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/detail/moment_fill.hpp"
+#include "remat/bound/detail/moment_joint.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
@@ -94,10 +96,12 @@ class refinement_steps {
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, small_share = 0.75,
                           opening_share = 0.15, fillings_share = 0.2, large_fillings_share = 0.8;
   static constexpr std::uint32_t chain_moments = 48;
-  static constexpr std::uint32_t promising_exact = 128;  // operations: `exact` often ends in a few seconds
+  static constexpr std::uint32_t most_for_joint_moments = 2000;     // operations
+  static constexpr std::uint64_t unlimited_joint_work = 4'000'000;  // without any limit
+  static constexpr std::uint32_t promising_exact = 128;             // operations: `exact` often ends in a few seconds
   /// Gaps below which a part does not run.
-  static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, wide_gap = 0.005,
-                          near_gap = 0.01;
+  static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, joint_gap = 0.02,
+                          wide_gap = 0.005, near_gap = 0.01;
   static constexpr std::uint32_t most_for_windows = 1U << 17, most_for_window_annealing = 2000;  // operations
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
@@ -269,6 +273,15 @@ class refinement_steps {
                  moments_ = chain_.chain;
                  links_ = chain_.links;
                }});
+    // Smaller graphs are for `exact`; where the gap is wide, several moments together take too long.
+    if (problem_.graph().num_operations > promising_exact && problem_.graph().num_operations <= most_for_joint_moments)
+      race_.add({.name = "joint moments",
+                 .first_share = 0.1,
+                 .run = run(&refinement_steps::bound_jointly),
+                 .is_useful = [this](const race_state& now) {
+                   return now.best.plan && now.best.is_within(joint_gap) && !now.best.is_within(exact_gap) &&
+                          bound_.recomputation > 0;
+                 }});
     if (!is_small() && problem_.graph().num_operations <= refined_solver::medium_step)
       race_.add({.name = exact_solver::name,
                  .weight = 2,
@@ -317,6 +330,36 @@ class refinement_steps {
     note_bound(found, slice.found);
     if (found.infeasible) slice.found.status = solve_status::infeasible;
     slice.ended = !may_be_cut_off(part);
+    return slice;
+  }
+
+  /// The bound of several moments together, with whole tensors, for schedules faster than the best one. It begins with
+  /// the best moment, or with the best chain. Each slice goes on where the last one ended.
+  race_slice bound_jointly(const race_state& now, run_clock& part) {
+    if (joint_.empty()) {
+      moment_chain alone;
+      alone.moments = {static_cast<std::uint32_t>(index(bound_.moment))};
+      alone.prices = {bound_.multiplier};
+      joint_.emplace_back(problem_, alone);
+    } else if (joint_.size() == 1 && links_ != nullptr && !links_->moments.empty()) {
+      joint_.emplace_back(problem_, *links_);
+    }
+    moment_joint& search = joint_[joint_turns_++ % joint_.size()];
+    const run_control& limits = part.control();
+    const std::uint64_t per_flow = problem_.graph().num_operations * work_of::visit;
+    std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    if (is_counted())
+      most = part.work_left() / per_flow;
+    else if (limits.time_limit == std::chrono::nanoseconds::max())
+      most = unlimited_joint_work / per_flow;
+    const std::uint64_t before = search.flows();
+    const double needed = problem_.graph().needed_time;
+    search.run(now.best.time - needed, most, [&] { return part.should_stop(); });
+    part.work((search.flows() - before) * per_flow);
+    race_slice slice;
+    slice.found.proven = true;
+    slice.found.lower_bound = std::min(now.best.time, needed + search.bound());
+    slice.ended = std::all_of(joint_.begin(), joint_.end(), [](const moment_joint& x) { return x.ended(); });
     return slice;
   }
 
@@ -522,6 +565,8 @@ class refinement_steps {
   turnaround_result chain_;     // the bound of several moments
   std::vector<op_id> moments_;  // of that bound, for the other parts
   std::shared_ptr<const moment_chain> links_;
+  std::deque<moment_joint> joint_;
+  std::size_t joint_turns_ = 0;
   std::optional<window_search> windows_, last_windows_;  // of the best schedule, and of refinement's
   double windows_time_ = 0;                              // of the schedule on which windows_ works
   bool windows_ended_ = false;                           // it has solved all of them

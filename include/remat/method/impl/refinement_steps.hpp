@@ -102,7 +102,7 @@ class refinement_steps {
   /// Gaps below which a part does not run.
   static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, joint_gap = 0.02,
                           wide_gap = 0.005, near_gap = 0.01;
-  static constexpr std::uint32_t most_for_windows = 1U << 17, most_for_window_annealing = 2000;  // operations
+  static constexpr std::uint32_t most_for_windows = 1U << 17, most_for_window_annealing = 5000;  // operations
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_large() const noexcept { return problem_.graph().num_operations > refined_solver::large_step; }
@@ -293,7 +293,10 @@ class refinement_steps {
                  .weight = 1.5,
                  .first_share = 0.4,
                  .run = run(&refinement_steps::split),
-                 .is_useful = beyond(wide_gap)});
+                 // Once also near the bound: what it finds is far from what others improve.
+                 .is_useful = [this](const race_state& now) {
+                   return !now.best.is_within(splits_ == 0 ? exact_gap : wide_gap);
+                 }});
     race_.add({.name = "random eviction",
                .weight = 0.7,
                .first_share = 0.05,

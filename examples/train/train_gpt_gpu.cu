@@ -357,17 +357,23 @@ bool same_bits(const record& a, const record& b) {
          std::memcmp(a.losses.data(), b.losses.data(), a.losses.size() * sizeof(float)) == 0;
 }
 
+/// Binds everything, and runs one step to its end: cuBLAS then loads its kernels, which a capture does not allow.
+template <class Executor>
+void run_first_step(const state& s, Executor& run, cudaStream_t stream) {
+  s.bind_all(run);
+  s.begin(stream);
+  s.load(0, stream);
+  run.run(stream);
+  throw_on_cuda_error(cudaStreamSynchronize(stream), "the first step");
+}
+
 /// Measures each operation, with nothing recomputed, on one stream: medians of replays.
 profile_report measured(const state& s, const problem& p, const schedule& plan, const memory_plan& memory,
                         const cuda_seed& seed) {
   const cuda_stream stream = make_cuda_stream();
   cuda_executor run(launch_plan(s.step.graph, p, plan.steps, memory, 1), kernel_table<cuda_call>(s.step.kernels),
                     {.timing = true, .seed = &seed});
-  s.bind_all(run);
-  s.begin(stream.get());
-  s.load(0, stream.get());
-  run.run(stream.get());  // cuBLAS loads its kernels
-  throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "the first step");
+  run_first_step(s, run, stream.get());
   return profile(run);
 }
 
@@ -395,11 +401,7 @@ class launch_times {
     const cuda_stream stream = make_cuda_stream();
     cuda_executor run(launch_plan(s.step.graph, p, plan.steps, memory, options_.streams),
                       kernel_table<cuda_call>(s.step.kernels), {.timing = true, .seed = &seed});
-    s.bind_all(run);
-    s.begin(stream.get());
-    s.load(0, stream.get());
-    run.run(stream.get());
-    throw_on_cuda_error(cudaStreamSynchronize(stream.get()), "the first step");
+    run_first_step(s, run, stream.get());
     std::optional<cuda_captured_step> captured;
     if (options_.graph) captured.emplace(run.capture());
     for (int i = 0; i < 2; ++i)

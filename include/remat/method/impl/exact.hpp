@@ -31,7 +31,7 @@ namespace REMAT_NAMESPACE {
 namespace detail::exact_solve {
 
 /// A* over sets of open writes: see `exact_solver`.
-class backward_search : private backward_states<backward_search> {
+class backward_search : private backward_states<backward_search>, public search_end {
  public:
   backward_search(const problem& p, const exact_options& options, double incumbent)
       : backward_states(p.graph(), p.budget(), incumbent * (1 - rounding_error)),
@@ -92,11 +92,6 @@ class backward_search : private backward_states<backward_search> {
     return stop_reason::none;
   }
 
-  /// True: the search is exhaustive. Either `found()`, or no schedule is faster than the incumbent.
-  [[nodiscard]] bool complete() const noexcept { return complete_; }
-  [[nodiscard]] bool found() const noexcept { return goal_ != none; }
-  /// The proven lower bound when the search ended; rounded down by more than rounding errors can amount to.
-  [[nodiscard]] double bound() const noexcept { return bound_ * (1 - 1e-13); }
   [[nodiscard]] std::size_t states() const noexcept { return table_.size(); }
   [[nodiscard]] std::uint64_t cuts() const noexcept { return cuts_; }
 
@@ -277,10 +272,8 @@ class backward_search : private backward_states<backward_search> {
   std::size_t terms_ = 0;                 // of the bounds of the chain
   std::vector<closure_record> closures_;  // by number
   std::size_t next_look_ = 0;             // states
-  double bound_ = 0, at_least_ = 0, last_bound_ = 0;
+  double at_least_ = 0, last_bound_ = 0;
   std::uint64_t cuts_ = 0;
-  std::uint32_t goal_ = none;
-  bool complete_ = false;
 };
 
 // With a link: shares of the copying eviction and of the search. If the search does not end, `offload` gets the rest.
@@ -298,6 +291,21 @@ inline constexpr double share_of_heuristic = 0.15, share_of_search = 0.7;
   const turnaround_result found = turnaround_bound(p, linking);
   if (!found.infeasible) best.lower_bound = std::max(best.lower_bound, found.lower_bound);
   return found.links;
+}
+
+/// Takes over what an ended search has found and proven. Schedules that take `slowest` or more were not looked for;
+/// `fits` ends the message that none exists.
+template <class Search>
+void take_search(const problem& p, Search& search, double slowest, const char* fits, solution& best) {
+  if (search.found()) accept(p, best, search.schedule_found(), exact_solver::name);
+  if (search.complete())
+    best.lower_bound = std::min(best.time, slowest);  // infinite if there is no schedule
+  else
+    best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
+  if (search.complete() && best.lower_bound == std::numeric_limits<double>::infinity()) {
+    best.status = solve_status::infeasible;
+    best.message = std::string("proven by exhaustive search: no schedule ") + fits;
+  }
 }
 
 /// The solve of a problem with a link.
@@ -326,14 +334,8 @@ REMAT_INLINE solution solve_with_link(const problem& p, const exact_options& opt
       run_clock part = clock.part(options.start_from_heuristic ? share_of_search : 1.0);
       copying_search search(p, options.max_states, limit);
       stopped = search.run(part, best.lower_bound);
-      if (search.found()) accept(p, best, search.schedule_found(), exact_solver::name);
+      take_search(p, search, slowest, "fits the budgets", best);
       complete = search.complete();
-      best.lower_bound =
-          complete ? std::min(best.time, slowest) : std::max(best.lower_bound, std::min(search.bound(), best.time));
-      if (complete && best.lower_bound == std::numeric_limits<double>::infinity()) {
-        best.status = solve_status::infeasible;
-        best.message = "proven by exhaustive search: no schedule fits the budgets";
-      }
     }
     if (options.start_from_heuristic && !complete && !clock.should_stop()) {
       offload_options copying;
@@ -380,15 +382,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       detail::exact_solve::backward_search search(p, options, limit);
       if (chain != nullptr) search.use(*chain);
       stopped = search.run(clock, best.lower_bound);
-      if (search.found()) accept(p, best, search.schedule_found(), name);
-      if (search.complete())
-        best.lower_bound = std::min(best.time, slowest);  // infinite if there is no schedule
-      else
-        best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
-      if (search.complete() && best.lower_bound == std::numeric_limits<double>::infinity()) {
-        best.status = solve_status::infeasible;
-        best.message = "proven by exhaustive search: no schedule fits the budget";
-      }
+      detail::exact_solve::take_search(p, search, slowest, "fits the budget", best);
     }
     conclude(p, best, clock, stopped);
   } catch (const std::bad_alloc&) {

@@ -20,6 +20,21 @@
 
 namespace REMAT_NAMESPACE::detail::exact_solve {
 
+/// How an exact search ended, without a link or with one.
+class search_end {
+ public:
+  /// True: the search is exhaustive. Either `found()`, or no schedule is faster than the incumbent.
+  [[nodiscard]] bool complete() const noexcept { return complete_; }
+  [[nodiscard]] bool found() const noexcept { return goal_ != backward::none; }
+  /// The proven lower bound when the search ended; rounded down by more than rounding errors can amount to.
+  [[nodiscard]] double bound() const noexcept { return bound_ * (1 - 1e-13); }
+
+ protected:
+  double bound_ = 0;
+  std::uint32_t goal_ = backward::none;  // the state from which the schedule begins
+  bool complete_ = false;
+};
+
 /// A* backwards over schedules with copies: see `exact_solver`; the rules and their proofs are in docs/bounds.md,
 /// section 11.
 ///
@@ -27,7 +42,7 @@ namespace REMAT_NAMESPACE::detail::exact_solve {
 /// times by maxima and sums. So the whole schedule ends at the greatest of some sums: the time when an engine is
 /// through with what is listed before, plus the tail of the engine; and the end of a tensor's copy in or out before,
 /// plus a tail for that tensor.
-class copying_search : private backward_states<copying_search> {
+class copying_search : private backward_states<copying_search>, public search_end {
  public:
   copying_search(const problem& p, std::uint64_t max_labels, double incumbent)
       : backward_states(p.graph(), p.budget(), incumbent * (1 - rounding_error)),
@@ -81,11 +96,6 @@ class copying_search : private backward_states<copying_search> {
     return stop_reason::none;
   }
 
-  /// True: the search is exhaustive. Either `found()`, or no schedule is faster than the incumbent.
-  [[nodiscard]] bool complete() const noexcept { return complete_; }
-  [[nodiscard]] bool found() const noexcept { return goal_ != none; }
-  /// The proven lower bound when the search ended; rounded down by more than rounding errors can amount to.
-  [[nodiscard]] double bound() const noexcept { return bound_ * (1 - 1e-13); }
   [[nodiscard]] std::size_t states() const noexcept { return labels_.size(); }
 
   /// The schedule of the goal: its steps, and the frees that are not moves.
@@ -159,11 +169,6 @@ class copying_search : private backward_states<copying_search> {
   /// Numbers the tensors that may be copied, and finds when each can be whole.
   void number_tensors() {
     const host_link& link = *problem_.link();
-    int exponent = 0;
-    std::frexp(s_.needed_time, &exponent);
-    const auto rounded = [&](double time) {
-      return std::ldexp(std::floor(std::ldexp(time, 49 - exponent)), exponent - 49);
-    };
     number_.assign(s_.num_tensors, none);
     for (std::uint32_t t = 0; t < s_.num_tensors; ++t) {
       // Of no bytes: it is kept, unless further runs would add to it twice.
@@ -173,8 +178,7 @@ class copying_search : private backward_states<copying_search> {
       time_out_.push_back(rounded(link.time_out(s_.bytes[t])));
       time_in_.push_back(rounded(link.time_in(s_.bytes[t])));
       bits before(operation_words_, 0);
-      for (const std::uint32_t o : s_.producers[t])
-        for (std::size_t w = 0; w < operation_words_; ++w) before[w] |= ancestors_[o].empty() ? 0 : ancestors_[o][w];
+      for (const std::uint32_t o : s_.producers[t]) unite(before, ancestors_[o]);
       release_.push_back(closure_time(before) * (1 - 1e-13));
     }
   }
@@ -190,8 +194,7 @@ class copying_search : private backward_states<copying_search> {
   void close_point(const bits& device, const bits& on_host, bits& into) const {
     close(device, into);
     each(on_host, [&](std::uint32_t i) {
-      for (const std::uint32_t o : s_.producers[tensors_[i]])
-        for (std::size_t w = 0; w < operation_words_; ++w) into[w] |= ancestors_[o][w];
+      for (const std::uint32_t o : s_.producers[tensors_[i]]) unite(into, ancestors_[o]);
     });
   }
   [[nodiscard]] std::int64_t host_bytes(const point& x) const {
@@ -656,9 +659,7 @@ class copying_search : private backward_states<copying_search> {
   std::vector<std::vector<anchor>> of_closure_;
   std::vector<std::vector<moment_value>> values_;  // of a set
   std::size_t expanded_ = 0;
-  double bound_ = 0;
-  std::uint32_t goal_ = none;
-  bool complete_ = false, has_anchors_ = false;
+  bool has_anchors_ = false;
 };
 
 }  // namespace REMAT_NAMESPACE::detail::exact_solve

@@ -123,6 +123,10 @@ class backward_states {
   static bool has(const bits& b, std::uint32_t i) noexcept { return (b[i >> 6] >> (i & 63) & 1) != 0; }
   static void set(bits& b, std::uint32_t i) noexcept { b[i >> 6] |= std::uint64_t{1} << (i & 63); }
   static void clear(bits& b, std::uint32_t i) noexcept { b[i >> 6] &= ~(std::uint64_t{1} << (i & 63)); }
+  /// Adds the members of `more`, which may be empty and is no longer than `into`.
+  static void unite(bits& into, const bits& more) noexcept {
+    for (std::size_t w = 0; w < more.size(); ++w) into[w] |= more[w];
+  }
   template <class F>
   static void each(const bits& b, F&& f) {
     for (std::size_t w = 0; w < b.size(); ++w)
@@ -180,10 +184,12 @@ class backward_states {
   /// Rounds the times that are spent down to multiples of a unit, so that their sums are exact, and do not depend on
   /// the order of moves: up to eight times the needed time, each is short by less than 2^−48 of it.
   void round_times() {
+    for (const double time : s_.time) taken_.push_back(rounded(time));
+  }
+  [[nodiscard]] double rounded(double time) const {
     int exponent = 0;
     std::frexp(s_.needed_time, &exponent);  // needed_time ≤ 2^exponent
-    for (const double time : s_.time)
-      taken_.push_back(std::ldexp(std::floor(std::ldexp(time, 49 - exponent)), exponent - 49));
+    return std::ldexp(std::floor(std::ldexp(time, 49 - exponent)), exponent - 49);
   }
 
   /// One bit for each write of a tensor that is read or is a final output, and one for each effect.
@@ -226,7 +232,7 @@ class backward_states {
       set(ancestors_[o], o);
       for (const std::uint32_t t : s_.inputs[o])
         for (const std::uint32_t p : s_.producers[t]) {
-          for (std::size_t w = 0; w < operation_words_; ++w) ancestors_[o][w] |= ancestors_[p][w];
+          unite(ancestors_[o], ancestors_[p]);
           set(readers_[p], o);
         }
     }
@@ -285,7 +291,7 @@ class backward_states {
     each(state, [&](std::uint32_t b) {
       const std::uint32_t o = bit_operation_[b];
       if (has(into, o)) return;
-      for (std::size_t w = 0; w < operation_words_; ++w) into[w] |= ancestors_[o][w];
+      unite(into, ancestors_[o]);
     });
     return into;
   }

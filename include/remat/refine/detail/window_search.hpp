@@ -107,8 +107,7 @@ class states : private backward_states<states> {
       set(musts_[o], o);
       for (const std::uint32_t t : s_.inputs[o])
         for (const std::uint32_t p : s_.producers[t])
-          if (!has(there_, write_bit(p, t)))
-            for (std::size_t w = 0; w < operation_words_; ++w) musts_[o][w] |= musts_[p][w];
+          if (!has(there_, write_bit(p, t))) unite(musts_[o], musts_[p]);
     }
     must_.assign(operation_words_, 0);
   }
@@ -118,8 +117,7 @@ class states : private backward_states<states> {
     std::fill(must_.begin(), must_.end(), 0);
     each(state, [&](std::uint32_t b) {
       if (has(there_, b) || has(must_, bit_operation_[b])) return;
-      const bits& also = musts_[bit_operation_[b]];
-      for (std::size_t w = 0; w < operation_words_; ++w) must_[w] |= also[w];
+      unite(must_, musts_[bit_operation_[b]]);
     });
     return closure_time(must_);
   }

@@ -232,6 +232,24 @@ TEST_CASE("its figures say what each part did") {
   CHECK(s.time == best);
 }
 
+TEST_CASE("under a tight budget each part's schedule is refined for itself, and the seed alone decides") {
+  const problem p = within(read("unet5-b16-256"), 0.3);
+  std::vector<solution> answers;
+  for (const unsigned threads : {1U, 3U}) {
+    automatic_options options;
+    options.run.work_limit = 3'000'000;
+    options.run.threads = threads;
+    answers.push_back(automatic(p, options));
+    check_valid(p, answers.back());
+    const auto* parts = answers.back().statistics.own.find<figures::group_list>("parts");
+    REQUIRE(parts != nullptr);
+    CHECK(std::any_of(parts->begin(), parts->end(), [](const figures& part) {
+      return part.find<std::string>("by")->starts_with("rotor") && part.find<std::string>("by")->ends_with("/search");
+    }));
+  }
+  CHECK(*answers[0].plan == *answers[1].plan);
+}
+
 TEST_CASE("a backend of the caller's serves hiremate and checkmate, and changes nothing else of the promises") {
   const problem p = within(read("rk/fno1d"), 0.5);
   std::vector<solution> answers;

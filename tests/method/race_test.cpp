@@ -301,3 +301,21 @@ TEST_CASE("schedules to start from stand in the order of their times, each time 
   CHECK(f.state.starts.size() == 12);
   CHECK(f.state.starts.front() == fastest);
 }
+
+TEST_CASE("what different parts have found are different starts, each part's fastest") {
+  fixture f;
+  const auto plan = [](std::uint32_t o) { return schedule{{step::compute(op_id{o})}}; };
+  f.state.add_start(plan(0), 5.0);
+  f.state.add_start(plan(1), 3.0, "a");
+  f.state.add_start(plan(2), 2.0, "a");
+  f.state.add_start(plan(3), 2.5, "a");
+  f.state.add_start(plan(4), 4.0, "b");
+  f.state.add_start(plan(2), 2.0, "c");
+  REQUIRE(f.state.origins.size() == 4);
+  for (std::size_t i = 1; i < f.state.origins.size(); ++i)
+    CHECK(f.state.origins[i - 1].time <= f.state.origins[i].time);
+  CHECK(f.state.different_starts(3) == std::vector<schedule>{plan(2), plan(4), plan(0)});
+  CHECK(f.state.different_starts(9) == std::vector<schedule>{plan(2), plan(4), plan(0), plan(3), plan(1)});
+  CHECK(f.state.different_starts(1) == std::vector<schedule>{plan(2)});
+  CHECK(race_state(f.p).different_starts(4).empty());
+}

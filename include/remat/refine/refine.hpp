@@ -17,7 +17,7 @@ struct refine_options {
   double lower_bound = 0;                ///< a proven lower bound on the time
   double gap = 0;                        ///< end after a round whose best time is at most (1 + gap) × the bound
   std::uint32_t searches = 8;            ///< independent of the number of threads; 0 means 1; fewer on large graphs
-  std::uint32_t rounds = 6;              ///< of a cycle; after each, the searches exchange their best; 0 means 1
+  std::uint32_t rounds = 6;              ///< of a cycle, each from less heat; 0 means 1
   std::uint64_t default_moves = 200000;  ///< the number of moves if neither a time nor a work limit is set
   run_control run{};                     ///< limits, seed, threads, progress
 };
@@ -35,9 +35,10 @@ struct refine_result {
 };
 
 /// Improves schedules by simulated annealing \cite kirkpatrick1983annealing over the moves of `refine_moves`. Several
-/// searches with different temperatures run side by side; after every round the worst one continues from the best
-/// schedule. The temperature falls in cycles, each four times as long as the one before; the last cycle takes what is
-/// left of the limits. So an easy graph is solved in the same time under any limit.
+/// searches with different temperatures run side by side from different starts; after every cycle, or after every round
+/// near the bound, the worst one continues from the best schedule. The temperature falls in cycles, each four times as
+/// long as the one before; the last cycle takes what is left of the limits. So an easy graph is solved in the same time
+/// under any limit.
 ///
 /// Throws `bad_argument` unless `starts` holds at least one schedule and each is legal, within the budget of `p`
 /// and without copies to the host, and for a lower bound that is NaN. The result has passed the exact checker. Work:

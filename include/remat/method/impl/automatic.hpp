@@ -4,6 +4,7 @@
 #include "remat/method/automatic.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -251,18 +252,62 @@ class portfolio {
     add(revolve, 0);
   }
 
-  /// Slices of a solver. A slice that cuts it off is followed by a longer one, which begins anew.
+  /// What a solver has found in the slices so far, refined for itself.
+  struct lineage {
+    std::optional<schedule> best{};
+    double time = std::numeric_limits<double>::infinity();
+    std::string by{};
+    std::uint64_t refinements = 0;
+    bool has_ended = false;  // the solver; refinement may go on
+  };
+
+  /// Slices of a solver. A slice that cuts it off is followed by a longer one, which begins anew. Where the gap is
+  /// wide, half of a slice refines what the solver has found: the best schedule of all often descends from one that was
+  /// not.
   template <class Solver, class Options>
   static std::function<race_slice(const race_state&, run_clock&)> by_solver(Solver solver, Options options) {
-    return [solver, options](const race_state& now, run_clock& clock) {
-      Options own = options;
-      own.run = clock.control();
+    return [solver, options, own = std::make_shared<lineage>()](const race_state& now, run_clock& clock) {
+      const bool refines = is_limited(clock) && !now.best.is_within(near_bound);
       race_slice slice;
-      slice.found = solve_within_memory(clock, [&] { return solver(now.instance, own); });
-      clock.work(slice.found.statistics.work);
-      slice.ended = !may_be_cut_off(clock);
+      if (!own->has_ended) {
+        run_clock part = clock.part(refines ? 0.5 : 1);
+        Options solving = options;
+        solving.run = part.control();
+        slice.found = solve_within_memory(part, [&] { return solver(now.instance, solving); });
+        part.work(slice.found.statistics.work);
+        own->has_ended = !may_be_cut_off(part);
+        if (slice.found.plan && slice.found.time < own->time) {
+          own->best = slice.found.plan;
+          own->time = slice.found.time;
+          own->by = slice.found.by;
+        }
+      }
+      if (refines && own->best) refine_alone(*own, now, clock, slice.found);
+      slice.ended = own->has_ended && !(refines && own->best);
       return slice;
     };
+  }
+
+  [[nodiscard]] static bool is_limited(const run_clock& clock) {
+    return clock.control().work_limit != run_control::no_work_limit ||
+           clock.control().time_limit != std::chrono::nanoseconds::max();
+  }
+
+  static void refine_alone(lineage& own, const race_state& now, run_clock& clock, solution& found) {
+    if (clock.should_stop()) return;
+    refine_options refining;
+    refining.lower_bound = now.best.lower_bound;
+    refining.run = clock.limits();
+    refining.run.on_progress = clock.control().on_progress;
+    refining.run.seed += own.refinements++;
+    refine_result better = refine(now.instance, std::span(&*own.best, 1), refining);
+    clock.work(better.moves * work_of::move);
+    if (better.out_of_memory) clock.note_out_of_memory();
+    if (better.time >= own.time) return;
+    const check_report report = check(now.instance, better.plan);
+    own.best = better.plan;
+    own.time = report.time;
+    keep_if_better(found, std::move(better.plan), report, own.by + "/search");
   }
 
   static constexpr double at_bound = 0.0002;                // a gap at which another part can hardly be better

@@ -32,8 +32,18 @@ class race_state {
   solution best{};                 ///< the best schedule and bound so far
   std::vector<schedule> starts{};  ///< schedules to start from, the fastest first
 
-  /// Adds a schedule to start from, unless there is one of the same time, or there are many faster ones.
-  void add_start(schedule plan, double time) {
+  /// The fastest schedule that a part has found.
+  struct origin {
+    std::string_view part{};
+    schedule plan{};
+    double time = 0;
+  };
+  std::vector<origin> origins{};  ///< of each part, the fastest first; what came before the race is one part
+
+  /// Adds a schedule to start from, unless there is one of the same time, or there are many faster ones. `part`: of the
+  /// race, which has found it.
+  void add_start(schedule plan, double time, std::string_view part = {}) {
+    add_origin(part, plan, time);
     const auto at = std::lower_bound(times_.begin(), times_.end(), time);
     if (at != times_.end() && *at == time) return;
     const auto place = at - times_.begin();
@@ -44,7 +54,32 @@ class race_state {
     starts.pop_back();
   }
 
+  /// At most `count` different schedules to start from: the fastest one, then the fastest ones of different parts. What
+  /// one part has found is often much the same.
+  [[nodiscard]] std::vector<schedule> different_starts(std::size_t count) const {
+    std::vector<schedule> different;
+    const auto add = [&](const schedule& plan) {
+      if (different.size() < count && std::find(different.begin(), different.end(), plan) == different.end())
+        different.push_back(plan);
+    };
+    if (!starts.empty()) add(starts.front());
+    for (const origin& x : origins) add(x.plan);
+    for (const schedule& x : starts) add(x);
+    return different;
+  }
+
  private:
+  void add_origin(std::string_view part, const schedule& plan, double time) {
+    const auto known = std::find_if(origins.begin(), origins.end(), [&](const origin& x) { return x.part == part; });
+    if (known != origins.end()) {
+      if (known->time <= time) return;
+      origins.erase(known);
+    }
+    const auto at = std::upper_bound(origins.begin(), origins.end(), time,
+                                     [](double earlier, const origin& x) { return earlier < x.time; });
+    origins.insert(at, {part, plan, time});
+  }
+
   static constexpr std::size_t max_starts = 12;
   std::vector<double> times_{};  // of the starts
 };
@@ -305,7 +340,7 @@ class race {
     if (s.status == solve_status::infeasible) state_.best.status = s.status;
     if (s.plan) {
       take_part(state_.best, s, [&] { accept(state_.instance, state_.best, *s.plan, s.by); });
-      state_.add_start(std::move(*s.plan), s.time);
+      state_.add_start(std::move(*s.plan), s.time, e.part.name);
     }
     if (state_.best.lower_bound > bound) state_.instance = state_.instance.with_known_bound(state_.best.lower_bound);
     if (e.part.publish) e.part.publish();

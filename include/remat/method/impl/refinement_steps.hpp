@@ -103,6 +103,7 @@ class refinement_steps {
   static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, joint_gap = 0.02,
                           wide_gap = 0.005, near_gap = 0.01;
   static constexpr std::uint32_t most_for_windows = 1U << 17, most_for_window_annealing = 5000;  // operations
+  static constexpr std::size_t most_starts = 8, most_candidates = 4;
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_large() const noexcept { return problem_.graph().num_operations > refined_solver::large_step; }
@@ -506,6 +507,41 @@ class refinement_steps {
     part.work(own.work_done());
   }
 
+  /// Anneals with windows from a schedule that has been refined. Where the gap is wide, also from the best ones of
+  /// other parts: each round takes half of the limits that are left, and the faster half of the schedules goes on.
+  void anneal_windows_of_best(const race_state& now, const schedule& refined_plan, double time, run_clock& part,
+                              solution& found) {
+    struct candidate {
+      schedule plan;
+      double time;
+    };
+    std::vector<candidate> candidates{{refined_plan, time}};
+    if (!now.best.is_within(near_gap))
+      for (const race_state::origin& x : now.origins)
+        if (candidates.size() < most_candidates &&
+            std::none_of(candidates.begin(), candidates.end(), [&](const candidate& c) { return c.time == x.time; }))
+          candidates.push_back({x.plan, x.time});
+    std::uint64_t seed = 2 * refinements_ + 1;
+    while (!part.should_stop()) {
+      const auto n = static_cast<double>(candidates.size());
+      run_clock round = part.part(n == 1 ? 1 : 0.5);
+      for (std::size_t i = 0; i < candidates.size(); ++i) {
+        run_clock one = round.part(1 / (n - static_cast<double>(i)));
+        solution better;
+        better.time = candidates[i].time;
+        anneal_windows(candidates[i].plan, candidates[i].time, now, seed, one, better);
+        seed += 1000;
+        if (!better.plan) continue;
+        candidates[i] = {*better.plan, better.time};
+        if (better.time < found.time) found = std::move(better);
+      }
+      if (n == 1) return;
+      std::stable_sort(candidates.begin(), candidates.end(),
+                       [](const candidate& a, const candidate& b) { return a.time < b.time; });
+      candidates.resize((candidates.size() + 1) / 2);
+    }
+  }
+
   [[nodiscard]] static window_effort all_widths() {
     return {.widths = {8, 12, 16, 24, 32, 48, 64, 96, 128}, .steps = 3, .max_states = {1'000, 10'000}};
   }
@@ -540,7 +576,7 @@ class refinement_steps {
       refining.run.on_progress = part.control().on_progress;
     }
     refining.run.seed += refinements_++;
-    refine_result better = refine(now.instance, now.starts, refining);
+    refine_result better = refine(now.instance, now.different_starts(most_starts), refining);
     part.work(better.moves * work_of::move);
     if (better.out_of_memory) part.note_out_of_memory();
     const check_report report = check(now.instance, better.plan);
@@ -548,7 +584,7 @@ class refinement_steps {
     keep_if_better(slice.found, std::move(better.plan), report, by_part(refined_solver::name, "search"));
     if (!solves_windows || part.should_stop()) return slice;
     if (anneals_windows()) {
-      anneal_windows(refined_plan, report.time, now, 2 * refinements_ + 1, part, slice.found);
+      anneal_windows_of_best(now, refined_plan, report.time, part, slice.found);
     } else {
       if (!last_windows_) last_windows_.emplace(problem_, all_widths());
       last_windows_->start(computes_of(refined_plan));

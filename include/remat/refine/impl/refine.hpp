@@ -151,7 +151,7 @@ class refinement {
           run_round(c, round);
           take_best();
           if (is_optimal(result_.time, target) || must_stop()) break;
-          exchange();
+          if (is_near_bound() || round + 1 == rounds_) exchange();
         }
         if (c.is_last || is_optimal(result_.time, target) || must_stop()) break;
       }
@@ -176,6 +176,7 @@ class refinement {
     bool is_last = false;
   };
   static constexpr std::uint64_t longer = 4;  // each cycle than the one before
+  static constexpr double near_gap = 0.01;
 
   [[nodiscard]] static std::uint32_t searches_of(const refine_options& options, std::uint32_t operations) {
     // On a large graph, each of many searches would make few moves.
@@ -213,7 +214,7 @@ class refinement {
     return c;
   }
 
-  /// Checks the starts, makes the fastest one the result, and gives the four fastest to the searches.
+  /// Checks the starts, makes the fastest one the result, and gives the fastest ones to the searches.
   void take_starts(std::span<const schedule> starts) {
     std::vector<std::pair<double, const schedule*>> ranked;
     for (const schedule& s : starts) {
@@ -230,7 +231,7 @@ class refinement {
     result_.time = taken.time;
     result_.peak_bytes = taken.peak_bytes;
     for (std::size_t i = 0; i < searches_; ++i) {
-      const auto& [time, from] = ranked[i % std::min<std::size_t>(ranked.size(), 4)];
+      const auto& [time, from] = ranked[i % ranked.size()];
       all_.push_back({computes_of(*from), time});
     }
   }
@@ -337,12 +338,15 @@ class refinement {
     result_.plan = std::move(plan);
   }
 
-  /// The worst search continues from the best schedule, the others from their own best.
+  /// The worst search continues from the best schedule, the others from their own best. Far from the bound that happens
+  /// once in a cycle: else all searches would soon go on from one schedule, and another may lead farther.
   void exchange() {
     const auto best = std::min_element(all_.begin(), all_.end(), is_faster);
     const auto worst = std::max_element(all_.begin(), all_.end(), is_faster);
     if (worst != best) *worst = *best;
   }
+
+  [[nodiscard]] bool is_near_bound() const { return result_.time <= options_.lower_bound * (1 + near_gap); }
 
   static bool is_faster(const round_answer& a, const round_answer& b) { return a.time < b.time; }
 

@@ -89,6 +89,16 @@ class moment_program {
   [[nodiscard]] value held(std::size_t i, std::uint32_t t) const { return held_[i][t]; }
   /// True if operation o runs between moment i and the next.
   [[nodiscard]] value runs(std::size_t i, std::uint32_t o) const { return segments_[i].runs[o]; }
+  /// Calls `visit(column)` for what each segment runs, and for what has not run at each moment.
+  template <class Visit>
+  void for_each_run_column(Visit&& visit) const {
+    for (const auto& list : waits_)
+      for (const value v : list)
+        if (is_column(v)) visit(v);
+    for (const part& x : segments_)
+      for (const value v : x.runs)
+        if (is_column(v)) visit(v);
+  }
   /// Which operations depend on moment i or precede it.
   [[nodiscard]] const std::vector<std::uint8_t>& sides(std::size_t i) const { return sides_[i]; }
   [[nodiscard]] double at(value v) const { return v == one ? 1.0 : v == zero ? 0.0 : rows_.value(v); }

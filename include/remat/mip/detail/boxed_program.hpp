@@ -30,7 +30,7 @@ class boxed_program {
   enum class outcome : std::uint8_t {
     optimal,  ///< no row is violated by more than the tolerance
     beyond,   ///< the safe bound has reached the cutoff
-    stopped,  ///< by `stop`, or by the limit of work
+    stopped,  ///< by `stop`, by the limit of work, or by that of iterations
     failed    ///< rounding errors were too large to go on
   };
 
@@ -70,11 +70,17 @@ class boxed_program {
   /// Operations on coefficients so far. After `limit` of them `solve` stops.
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
   void limit_work(std::uint64_t limit) noexcept { work_limit_ = limit; }
+  [[nodiscard]] bool is_out_of_work() const noexcept { return work_ >= work_limit_; }
   [[nodiscard]] std::uint64_t iterations() const noexcept { return iterations_; }
 
-  /// Solves the program, or ends once the safe bound is `cutoff`. Polls `stop` every few iterations.
-  outcome solve(double cutoff, const std::function<bool()>& stop) {
+  /// Solves the program, or ends once the safe bound is `cutoff`, or after `most_iterations`. Polls `stop` every few
+  /// iterations.
+  outcome solve(double cutoff, const std::function<bool()>& stop,
+                std::uint64_t most_iterations = std::numeric_limits<std::uint64_t>::max()) {
     cutoff_ = cutoff;
+    last_iteration_ = most_iterations < std::numeric_limits<std::uint64_t>::max() - iterations_
+                          ? iterations_ + most_iterations
+                          : std::numeric_limits<std::uint64_t>::max();
     stop_ = &stop;
     if (active_.size() > 0 && !is_factored_) refactor();
     for (;;) {
@@ -101,7 +107,8 @@ class boxed_program {
     return d > e ? d - e : d < -e ? d + e : 0.0;
   }
 
-  /// Rows that are not tight leave the basis, and the matrix. They come back when they are violated.
+  /// Rows that are not tight leave the basis, and the matrix. They come back when they are violated. Values are known
+  /// again after the next `solve`.
   void drop_slack_rows() {
     std::vector<std::uint32_t> kept;
     const auto n = static_cast<std::uint32_t>(cost_.size());
@@ -126,6 +133,28 @@ class boxed_program {
     for (auto& c : columns_) c.clear();
     for (std::uint32_t i = 0; i < m; ++i) add_to_columns(i);
     is_factored_ = false;
+  }
+
+  /// Forgets the rows from number `first` on that take no part now. The others behind `first` get new numbers.
+  void forget_inactive_rows(std::uint32_t first) {
+    std::uint32_t kept = first;
+    std::size_t begin = row_begin(first), end = begin;
+    for (std::uint32_t r = first; r < least_.size(); ++r) {
+      const std::size_t next = row_end_[r];
+      if (place_[r] != none) {
+        for (std::size_t k = begin; k < next; ++k) row_entries_[end++] = row_entries_[k];
+        row_end_[kept] = end;
+        least_[kept] = least_[r];
+        place_[kept] = place_[r];
+        active_[place_[kept]] = kept;
+        ++kept;
+      }
+      begin = next;
+    }
+    row_entries_.resize(end);
+    row_end_.resize(kept);
+    least_.resize(kept);
+    place_.resize(kept);
   }
 
   /// Checks `multipliers`, one for each row, as they are: the safe bound that they prove. For tests.
@@ -248,10 +277,8 @@ class boxed_program {
       if (upper_[c] > lower_[c] && std::abs(d) > dual_tolerance) is_at_upper_[c] = d < 0;
     }
     work_ += 3 * cost_.size();
-    for (std::uint32_t i = 0; i < active_.size(); ++i) {
+    for (std::uint32_t i = 0; i < active_.size(); ++i)
       slack_reduced_[i] = slack_position_[i] != none ? 0 : multiplier_[i];
-      if (slack_reduced_[i] < -dual_tolerance) ++lost_;  // `safe_bound` counts it as 0
-    }
   }
   void find_values() {
     rhs_.assign(active_.size(), 0);
@@ -295,6 +322,10 @@ class boxed_program {
       }
       const std::uint32_t r = leaving_position();
       if (r == none) return outcome::optimal;
+      if (iterations_ >= last_iteration_) {
+        find_safe_bound();
+        return safe_bound_ >= cutoff_ ? outcome::beyond : outcome::stopped;
+      }
       ++iterations_;
       const std::uint32_t v = basis_[r];
       const bool is_below = basic_value_[r] < basic_lower(v);
@@ -607,7 +638,8 @@ class boxed_program {
   double safe_bound_ = 0;
   double cutoff_ = 0;
   const std::function<bool()>* stop_ = nullptr;
-  std::uint64_t work_ = 0, work_limit_ = std::numeric_limits<std::uint64_t>::max(), iterations_ = 0, lost_ = 0;
+  std::uint64_t work_ = 0, work_limit_ = std::numeric_limits<std::uint64_t>::max(), iterations_ = 0,
+                last_iteration_ = 0;
   std::uint64_t random_ = 1;
 };
 

@@ -18,8 +18,9 @@ namespace REMAT_NAMESPACE::detail {
 /// row. Solved by the dual simplex method, again and again as rows are added and bounds change. \cite lemke1954dual
 ///
 /// Any bound is a feasible start for the duals, since each column has two finite bounds. So the last basis serves after
-/// every change. Rows take part only from when they are violated, and leave when `drop_slack_rows` is called. Dual
-/// steepest edge chooses the row; the ratio test passes columns that go to their other bound, and allows small errors.
+/// every change. Rows take part only from when they are violated, and leave when `drop_slack_rows` is called. The
+/// row is chosen by reference weights (Devex); the ratio test passes columns that go to their other bound, and allows
+/// small errors.
 /// Costs are raised a little at random against ties.
 ///
 /// The method calculates in floating point and promises nothing. `safe_bound` does: whatever the multipliers are, it
@@ -68,9 +69,9 @@ class boxed_program {
   }
 
   /// Operations on coefficients so far. After `limit` of them `solve` stops.
-  [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
+  [[nodiscard]] std::uint64_t work() const noexcept { return work_ + factors_.work(); }
   void limit_work(std::uint64_t limit) noexcept { work_limit_ = limit; }
-  [[nodiscard]] bool is_out_of_work() const noexcept { return work_ >= work_limit_; }
+  [[nodiscard]] bool is_out_of_work() const noexcept { return work() >= work_limit_; }
   [[nodiscard]] std::uint64_t iterations() const noexcept { return iterations_; }
 
   /// Solves the program, or ends once the safe bound is `cutoff`, or after `most_iterations`. Polls `stop` every few
@@ -82,7 +83,7 @@ class boxed_program {
                           ? iterations_ + most_iterations
                           : std::numeric_limits<std::uint64_t>::max();
     stop_ = &stop;
-    if (active_.size() > 0 && !is_factored_) refactor();
+    if (!is_factored_) refactor();
     for (;;) {
       const outcome end = iterate();
       if (end != outcome::optimal) return end;
@@ -169,7 +170,7 @@ class boxed_program {
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
   static constexpr double most_raise = 1e-5;  // of a cost
   static constexpr double row_tolerance = 1e-7, dual_tolerance = 1e-9, least_alpha = 1e-9, least_pivot = 1e-7;
-  static constexpr std::size_t most_exchanges = 60;
+  static constexpr std::size_t most_exchanges = 150;
   static constexpr int most_failures = 12;
 
   [[nodiscard]] std::size_t row_begin(std::uint32_t r) const { return r == 0 ? 0 : row_end_[r - 1]; }
@@ -203,11 +204,20 @@ class boxed_program {
       slack_position_.push_back(i);
       slack_reduced_.push_back(0);
       basis_.push_back(n + i);
-      basic_value_.push_back(over);
+      basic_value_.push_back(0);
+      infeasibility_.push_back(0);
+      is_violated_.push_back(0);
       weight_.push_back(1);
+      set_basic_value(i, over);
       add_to_columns(i);
+      added_.clear();
+      for (std::size_t k = row_begin(r); k < row_end_[r]; ++k)
+        if (const sparse_entry& e = row_entries_[k]; position_[e.index] != none)
+          added_.push_back({position_[e.index], e.value});
+      factors_.add_slack(added_);
     }
-    if (is_any) refactor();
+    for (sparse_vector* v : {&multiplier_, &rhs_, &row_, &direction_})
+      v->grow(static_cast<std::uint32_t>(active_.size()));
     return is_any;
   }
 
@@ -242,7 +252,7 @@ class boxed_program {
     };
     for (;;) {
       const auto unpaired = factors_.factor(m, column_of);
-      work_ += m + factors_.entries();
+      work_ += 4 * m;
       if (unpaired.empty()) break;
       for (const auto& [p, row] : unpaired) {
         set_position(basis_[p], none);
@@ -252,17 +262,19 @@ class boxed_program {
       std::fill(weight_.begin(), weight_.end(), 1.0);
     }
     is_factored_ = true;
+    for (sparse_vector* v : {&multiplier_, &rhs_, &row_, &direction_}) v->reset(m);
+    alpha_.reset(static_cast<std::uint32_t>(cost_.size()));
     find_multipliers();
     find_values();
   }
 
   /// The multipliers of the active rows, for raised costs or for those given.
   void multipliers_of(const std::vector<double>& cost) {
-    multiplier_.assign(active_.size(), 0);
+    multiplier_.clear();
     for (std::uint32_t p = 0; p < active_.size(); ++p)
-      if (!is_slack(basis_[p])) multiplier_[p] = cost[basis_[p]];
+      if (!is_slack(basis_[p])) multiplier_.add(p, cost[basis_[p]]);
     factors_.solve_transposed(multiplier_);
-    work_ += active_.size() + factors_.entries();
+    work_ += active_.size();
   }
   void find_multipliers() {
     multipliers_of(raised_);
@@ -281,17 +293,21 @@ class boxed_program {
       slack_reduced_[i] = slack_position_[i] != none ? 0 : multiplier_[i];
   }
   void find_values() {
-    rhs_.assign(active_.size(), 0);
-    for (std::uint32_t i = 0; i < active_.size(); ++i) rhs_[i] = least_[active_[i]];
+    rhs_.clear();
+    for (std::uint32_t i = 0; i < active_.size(); ++i) rhs_.add(i, least_[active_[i]]);
     for (std::uint32_t c = 0; c < cost_.size(); ++c) {
       if (position_[c] != none) continue;
       const double x = is_at_upper_[c] ? upper_[c] : lower_[c];
       if (x != 0)
-        for (const sparse_entry& e : columns_[c]) rhs_[e.index] -= e.value * x;
+        for (const sparse_entry& e : columns_[c]) rhs_.add(e.index, -e.value * x);
     }
     factors_.solve(rhs_);
-    work_ += cost_.size() + active_.size() + factors_.entries();
-    basic_value_ = rhs_;
+    work_ += cost_.size() + 2 * active_.size();
+    violated_.clear();
+    is_violated_.assign(active_.size(), 0);
+    infeasibility_.assign(active_.size(), 0);
+    for (std::uint32_t p = 0; p < active_.size(); ++p) set_basic_value(p, rhs_[p]);
+    rhs_.clear();
     are_values_current_ = true;
   }
 
@@ -304,14 +320,14 @@ class boxed_program {
   outcome iterate() {
     int failures = 0;
     for (int since_check = 0;; ++since_check) {
-      if (factors_.exchanges() >= most_exchanges) refactor();
+      if (factors_.exchanges() >= most_exchanges || factors_.exchange_entries() > 3 * active_.size() + 1000) refactor();
       if (!are_values_current_ && is_factored_) {
         find_multipliers();
         find_values();
       }
       if (since_check >= 20) {
         since_check = 0;
-        if (work_ >= work_limit_ || (*stop_ && (*stop_)())) {
+        if (is_out_of_work() || (*stop_ && (*stop_)())) {
           find_safe_bound();
           return outcome::stopped;
         }
@@ -334,7 +350,6 @@ class boxed_program {
       flips_.clear();
       double slope = is_below ? basic_lower(v) - basic_value_[r] : basic_value_[r] - basic_upper(v);
       if (!choose_entering(is_below ? -1.0 : 1.0, slope, entering)) {
-        clear_row();
         if (factors_.exchanges() > 0) {
           refactor();
           if (++failures <= most_failures) continue;
@@ -348,17 +363,34 @@ class boxed_program {
     }
   }
 
+  void set_basic_value(std::uint32_t p, double x) {
+    basic_value_[p] = x;
+    const double over = violation(p);
+    infeasibility_[p] = over > row_tolerance ? over * over : 0;
+    if (over > row_tolerance && !is_violated_[p]) {
+      is_violated_[p] = 1;
+      violated_.push_back(p);
+    }
+  }
+  [[nodiscard]] double violation(std::uint32_t p) const {
+    const std::uint32_t v = basis_[p];
+    const double x = basic_value_[p];
+    return std::max(basic_lower(v) - x, x - basic_upper(v));
+  }
   [[nodiscard]] std::uint32_t leaving_position() {
     std::uint32_t best = none;
     double most = 0;
-    work_ += active_.size();
-    for (std::uint32_t p = 0; p < active_.size(); ++p) {
-      const std::uint32_t v = basis_[p];
-      const double x = basic_value_[p];
-      const double over = std::max(basic_lower(v) - x, x - basic_upper(v));
-      if (over <= row_tolerance) continue;
-      const double gain = over * over / weight_[p];
-      if (gain > most) {
+    work_ += violated_.size();
+    for (std::size_t k = violated_.size(); k-- > 0;) {
+      const std::uint32_t p = violated_[k];
+      if (infeasibility_[p] == 0) {
+        is_violated_[p] = 0;
+        violated_[k] = violated_.back();
+        violated_.pop_back();
+        continue;
+      }
+      const double gain = infeasibility_[p] / weight_[p];
+      if (gain > most || (gain == most && p < best)) {
         most = gain;
         best = p;
       }
@@ -366,38 +398,23 @@ class boxed_program {
     return best;
   }
 
-  /// Row r of the tableau: into `alpha_` for the columns listed in `touched_`, and the slack ones from `row_`.
+  /// Row r of the tableau: into `alpha_` for the columns listed there, and the slack ones from `row_`.
   void price_row(std::uint32_t r) {
-    row_.assign(active_.size(), 0);
-    row_[r] = 1;
+    row_.clear();
+    row_.add(r, 1);
     factors_.solve_transposed(row_);
-    work_ += 2 * active_.size() + factors_.entries();
-    alpha_.resize(cost_.size(), 0);
-    is_touched_.resize(cost_.size(), 0);
-    touched_.clear();
-    for (std::uint32_t i = 0; i < active_.size(); ++i) {
+    alpha_.clear();
+    for (const std::uint32_t i : row_.list()) {
       const double y = row_[i];
       if (std::abs(y) < 1e-12) continue;
       const std::uint32_t row = active_[i];
       for (std::size_t k = row_begin(row); k < row_end_[row]; ++k) {
         const sparse_entry& e = row_entries_[k];
-        if (position_[e.index] != none) continue;
-        if (!is_touched_[e.index]) {
-          is_touched_[e.index] = 1;
-          touched_.push_back(e.index);
-        }
-        alpha_[e.index] += y * e.value;
+        if (position_[e.index] == none) alpha_.add(e.index, y * e.value);
       }
       work_ += row_end_[row] - row_begin(row);
     }
   }
-  void clear_row() {
-    for (const std::uint32_t c : touched_) {
-      alpha_[c] = 0;
-      is_touched_[c] = 0;
-    }
-  }
-
   struct breakpoint {
     std::uint32_t v;
     double alpha, d, range;  // |alpha|, |d|
@@ -408,20 +425,20 @@ class boxed_program {
   bool choose_entering(double sign, double slope, std::uint32_t& entering) {
     points_.clear();
     const auto n = static_cast<std::uint32_t>(cost_.size());
-    for (const std::uint32_t c : touched_) {
+    for (const std::uint32_t c : alpha_.list()) {
       const double a = sign * alpha_[c];
       if (std::abs(a) < least_alpha || upper_[c] <= lower_[c]) continue;
       if (is_at_upper_[c] ? a < 0 : a > 0)
         points_.push_back(
             {c, std::abs(a), std::max(0.0, is_at_upper_[c] ? -reduced_[c] : reduced_[c]), upper_[c] - lower_[c]});
     }
-    for (std::uint32_t i = 0; i < active_.size(); ++i) {
-      if (slack_position_[i] != none || row_[i] == 0) continue;
+    for (const std::uint32_t i : row_.list()) {
+      if (slack_position_[i] != none) continue;
       const double a = -sign * row_[i];
       if (a >= least_alpha)
         points_.push_back({n + i, a, std::max(0.0, slack_reduced_[i]), std::numeric_limits<double>::infinity()});
     }
-    work_ += active_.size() + 4 * points_.size();
+    work_ += alpha_.list().size() + row_.list().size() + 2 * points_.size();
     std::size_t left = points_.size();
     while (left > 0) {
       double limit = std::numeric_limits<double>::infinity();
@@ -456,75 +473,58 @@ class boxed_program {
     return false;
   }
 
-  void load_column(std::uint32_t v, std::vector<double>& into) const {
-    into.assign(active_.size(), 0);
-    if (is_slack(v))
-      into[slack_row(v)] = -1;
-    else
-      for (const sparse_entry& e : columns_[v]) into[e.index] = e.value;
-  }
-
   bool exchange(std::uint32_t r, std::uint32_t entering, bool is_below) {
-    const auto m = static_cast<std::uint32_t>(active_.size());
     const double expected = is_slack(entering) ? -row_[slack_row(entering)] : alpha_[entering];
-    load_column(entering, direction_);
+    direction_.clear();
+    if (is_slack(entering))
+      direction_.add(slack_row(entering), -1);
+    else
+      for (const sparse_entry& e : columns_[entering]) direction_.add(e.index, e.value);
     factors_.solve(direction_);
     const double pivot = direction_[r];
-    work_ += 3 * (2 * m + factors_.entries());
     if (std::abs(pivot - expected) > 1e-7 * (1 + std::abs(pivot)) || std::abs(pivot) < least_pivot) {
       if (factors_.exchanges() > 0) {
-        clear_row();
         refactor();
         return false;
       }
       if (std::abs(pivot) < least_alpha) {  // it is passed over for a while
-        clear_row();
         weight_[r] *= 1e6;
         return false;
       }
     }
-    double norm = 0;
-    tau_.assign(m, 0);
-    for (std::uint32_t i = 0; i < m; ++i) {
-      norm += row_[i] * row_[i];
-      tau_[i] = row_[i];
-    }
-    factors_.solve(tau_);
     if (!flips_.empty()) {
-      rhs_.assign(m, 0);
+      rhs_.clear();
       for (const std::uint32_t c : flips_) {
         const double change = is_at_upper_[c] ? lower_[c] - upper_[c] : upper_[c] - lower_[c];
         is_at_upper_[c] = !is_at_upper_[c];
-        for (const sparse_entry& e : columns_[c]) rhs_[e.index] += e.value * change;
+        for (const sparse_entry& e : columns_[c]) rhs_.add(e.index, e.value * change);
         work_ += columns_[c].size();
       }
       factors_.solve(rhs_);
-      for (std::uint32_t p = 0; p < m; ++p) basic_value_[p] -= rhs_[p];
+      for (const std::uint32_t p : rhs_.list()) set_basic_value(p, basic_value_[p] - rhs_[p]);
+      rhs_.clear();
     }
     const std::uint32_t leaving = basis_[r];
     const double target = is_below ? basic_lower(leaving) : basic_upper(leaving);
     const double move = (basic_value_[r] - target) / pivot;
-    // Duals.
+    // Duals. A step of the wrong sign comes from errors within the tolerance.
     double step = reduced(entering) / expected;
-    // A step of the wrong sign comes from errors within the tolerance.
     if (is_below ? step > 0 : step < 0) step = 0;
     if (step != 0) {
-      for (const std::uint32_t c : touched_) reduced_[c] -= step * alpha_[c];
-      for (std::uint32_t i = 0; i < m; ++i)
-        if (slack_position_[i] == none && row_[i] != 0) slack_reduced_[i] += step * row_[i];
+      for (const std::uint32_t c : alpha_.list()) reduced_[c] -= step * alpha_[c];
+      for (const std::uint32_t i : row_.list())
+        if (slack_position_[i] == none) slack_reduced_[i] += step * row_[i];
     }
-    // Primals.
-    for (std::uint32_t p = 0; p < m; ++p)
-      if (direction_[p] != 0) basic_value_[p] -= move * direction_[p];
-    const double start = is_slack(entering) ? 0 : is_at_upper_[entering] ? upper_[entering] : lower_[entering];
-    basic_value_[r] = start + move;
-    // Weights.
-    for (std::uint32_t p = 0; p < m; ++p) {
-      if (p == r || direction_[p] == 0) continue;
+    // Weights and primals.
+    const double own_weight = weight_[r];
+    for (const std::uint32_t p : direction_.list()) {
       const double ratio = direction_[p] / pivot;
-      weight_[p] = std::max(weight_[p] - 2 * ratio * tau_[p] + ratio * ratio * norm, 1e-4);
+      if (p == r || ratio == 0) continue;
+      weight_[p] = std::max(weight_[p], ratio * ratio * own_weight);
+      set_basic_value(p, basic_value_[p] - move * direction_[p]);
     }
-    weight_[r] = std::max(norm / (pivot * pivot), 1e-4);
+    weight_[r] = std::max(own_weight / (pivot * pivot), 1.0);
+    work_ += direction_.list().size() + alpha_.list().size() + row_.list().size();
     if (is_slack(leaving)) {
       slack_position_[slack_row(leaving)] = none;
       slack_reduced_[slack_row(leaving)] = -step;
@@ -533,11 +533,12 @@ class boxed_program {
       is_at_upper_[leaving] = !is_below;
       reduced_[leaving] = -step;
     }
+    const double start = is_slack(entering) ? 0 : is_at_upper_[entering] ? upper_[entering] : lower_[entering];
     (is_slack(entering) ? slack_reduced_[slack_row(entering)] : reduced_[entering]) = 0;
     set_position(entering, r);
     basis_[r] = entering;
+    set_basic_value(r, start + move);
     factors_.exchange(r, direction_);
-    clear_row();
     return true;
   }
 
@@ -555,12 +556,10 @@ class boxed_program {
   /// Row r of the tableau proves that there is no solution: multiples of it raise the bound without end.
   outcome prove_empty(std::uint32_t r, double sign) {
     price_row(r);
-    clear_row();
     multipliers_of(cost_);
-    const std::vector<double> base = multiplier_;
     for (double t = 1; t < 1e10; t *= 16) {
       find_safe_bound_of([&](auto&& visit) {
-        for (std::uint32_t i = 0; i < active_.size(); ++i) visit(active_[i], base[i] + sign * t * row_[i]);
+        for (std::uint32_t i = 0; i < active_.size(); ++i) visit(active_[i], multiplier_[i] + sign * t * row_[i]);
       });
       if (safe_bound_ >= cutoff_) return outcome::beyond;
     }
@@ -628,9 +627,11 @@ class boxed_program {
   basis_factors factors_;
   bool is_factored_ = false, are_values_current_ = true;
   // The present iteration.
-  std::vector<double> multiplier_, rhs_, row_, alpha_, direction_, tau_;
-  std::vector<std::uint32_t> touched_, flips_;
-  std::vector<std::uint8_t> is_touched_;
+  sparse_vector multiplier_, rhs_, row_, alpha_, direction_;
+  std::vector<std::uint32_t> flips_, violated_;  // positions
+  std::vector<std::uint8_t> is_violated_;
+  std::vector<double> infeasibility_;
+  std::vector<sparse_entry> added_;
   std::vector<breakpoint> points_;
   // The safe bound.
   std::vector<double> exact_reduced_, reduced_error_;

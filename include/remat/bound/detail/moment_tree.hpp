@@ -78,9 +78,8 @@ class moment_tree {
     return true;
   }
 
-  /// Branches until the least open bound is `enough`, all is done, or the search is stopped: then it returns false.
-  /// Precondition: the root is done.
-  bool branch(double enough, std::uint64_t work_limit, const std::function<bool()>& stop) {
+  /// Branches until all is done. Returns false if it is stopped. Precondition: the root is done.
+  bool branch(std::uint64_t work_limit, const std::function<bool()>& stop) {
     rows_.limit_work(work_limit);
     while (!is_ended_) {
       const double least = std::min(leaf_bound_, given_up_);
@@ -90,7 +89,7 @@ class moment_tree {
         break;
       }
       bound_ = std::max(bound_, open_.top().bound);
-      if (bound_ >= enough) return true;
+      if (rows_.is_out_of_work()) return false;
       if (open_.size() * (columns_.size() + 64) > max_entries) {
         is_ended_ = true;
         break;
@@ -109,39 +108,45 @@ class moment_tree {
     apply(fixed);
     auto end = rows_.solve(cutoff_, stop);
     if (end == boxed_program::outcome::stopped) return false;
-    for (int depth = 0; end == boxed_program::outcome::optimal; ++depth) {
+    while (end == boxed_program::outcome::optimal) {
       keep_values(values_);
       std::uint32_t nearest = none;
       double most = -1;
+      group_.clear();
       for (const std::uint32_t c : columns_) {
-        const double x = rows_.value(c);
-        if (x < whole || x > 1 - whole) continue;
-        if (std::max(x, 1 - x) > most) {
-          most = std::max(x, 1 - x);
+        const double x = rows_.value(c), distance = std::min(x, 1 - x);
+        if (distance < whole) continue;
+        if (distance < near) group_.push_back(c);
+        if (1 - distance > most) {
+          most = 1 - distance;
           nearest = c;
         }
       }
-      if (nearest == none || depth > max_depth) break;
-      const bool up = rows_.value(nearest) >= 0.5;
-      rows_.set_bounds(nearest, up, up);
-      changed_.push_back(nearest);
-      end = rows_.solve(cutoff_, stop);
-      if (end == boxed_program::outcome::beyond) {
-        rows_.set_bounds(nearest, !up, !up);
+      if (nearest == none) break;
+      if (group_.size() > 1) {
+        for (const std::uint32_t c : group_) fix(c, values_[c] > 0.5);
         end = rows_.solve(cutoff_, stop);
+        if (end != boxed_program::outcome::beyond) continue;
+        for (const std::uint32_t c : group_) rows_.set_bounds(c, 0, 1);
       }
-      if (end == boxed_program::outcome::stopped) return false;
+      const bool up = values_[nearest] >= 0.5;
+      fix(nearest, up);
+      end = rows_.solve(cutoff_, stop);
+      if (end != boxed_program::outcome::beyond) continue;
+      fix(nearest, !up);
+      end = rows_.solve(cutoff_, stop);
     }
-    return true;
+    return end != boxed_program::outcome::stopped;
   }
-  /// Of all columns, in the last dive, or in the best leaf of `branch`, if there is one.
-  [[nodiscard]] const std::vector<double>& values() const { return leaf_.empty() ? values_ : leaf_; }
-  [[nodiscard]] bool has_leaf() const { return !leaf_.empty(); }
+  /// Of all columns: in the best leaf if branching has ended with one, else in the last dive, if there was one.
+  [[nodiscard]] const std::vector<double>& values() const { return has_solution() ? leaf_ : values_; }
+  /// True if branching has ended with a best leaf.
+  [[nodiscard]] bool has_solution() const { return is_ended_ && !leaf_.empty(); }
 
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  static constexpr int max_rounds = 200, max_depth = 400, node_rounds = 3;
-  static constexpr double least_gain = 1e-4, root_violation = 1e-4, node_violation = 1e-3, whole = 1e-6;
+  static constexpr int max_rounds = 200, node_rounds = 3;
+  static constexpr double least_gain = 1e-4, root_violation = 1e-4, node_violation = 1e-3, whole = 1e-6, near = 0.2;
   static constexpr std::size_t max_entries = std::size_t{1} << 25;
   static constexpr std::size_t max_tries = 8;
   static constexpr int reliable = 3;
@@ -157,6 +162,10 @@ class moment_tree {
     int count[2] = {0, 0};
   };
 
+  void fix(std::uint32_t c, bool value) {
+    rows_.set_bounds(c, value, value);
+    changed_.push_back(c);
+  }
   void keep_values(std::vector<double>& values) const {
     values.resize(rows_.num_columns());
     for (std::uint32_t c = 0; c < values.size(); ++c) values[c] = rows_.value(c);
@@ -362,6 +371,7 @@ class moment_tree {
   double mark_ = 0;
   std::size_t tight_rows_ = 0, known_rows_ = 0;
   std::uint64_t num_nodes_ = 0;
+  std::vector<std::uint32_t> group_;
   std::vector<double> x_;
   std::vector<cover_cut> found_;
   std::vector<sparse_entry> entries_;

@@ -12,7 +12,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// First runs that need more than the budget if a solution of a `moment_program` is run in an order that makes
+/// First runs that need noticeably more than the budget if a solution of a `moment_program` is run in an order that makes
 /// everything again as late as it can.
 class moment_peaks {
  public:
@@ -34,9 +34,15 @@ class moment_peaks {
     const auto is = [&](moment_program::value v) {
       return v == moment_program::one || (moment_program::is_column(v) && values[v] > 0.5);
     };
+    const auto is_own = [&](std::uint32_t k, std::uint32_t t) {
+      for (const auto* lists : {&g.inputs, &g.outputs})
+        for (const std::uint32_t x : (*lists)[k])
+          if (x == t) return true;
+      return false;
+    };
     const auto held_at = [&](std::size_t i) {
       flags held(g.num_tensors, 0);
-      for (std::uint32_t t = 0; t < g.num_tensors; ++t) held[t] = g.bytes[t] > 0 && is(p.held(i, t));
+      for (std::uint32_t t = 0; t < g.num_tensors; ++t) held[t] = is_own(moments[i], t) || (!p.is_free(i, t) && is(p.held(i, t)));
       return held;
     };
     for (std::size_t end = 0; end <= m; ++end) {
@@ -126,7 +132,7 @@ class moment_peaks {
       bytes += change[i];
       const std::uint32_t o = order[i];
       const std::int64_t beyond = bytes + g.workspace[o] - budget_;
-      if (first[o] && beyond > 0) peaks_.push_back({beyond, o});
+      if (first[o] && beyond > budget_ >> 12) peaks_.push_back({beyond, o});
     }
   }
 

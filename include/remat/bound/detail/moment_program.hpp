@@ -85,6 +85,10 @@ class moment_program {
   [[nodiscard]] boxed_program& rows() noexcept { return rows_; }
   [[nodiscard]] const std::vector<std::uint32_t>& moments() const noexcept { return moments_; }
   [[nodiscard]] const std::vector<memory>& memories() const noexcept { return memories_; }
+  /// True if the bytes of tensor t are so few at moment i that they do not count: it is held there at no price.
+  [[nodiscard]] bool is_free(std::size_t i, std::uint32_t t) const {
+    return graph_.bytes[t] <= memories_[i].room >> 17;
+  }
   /// True if tensor t is held at moment i.
   [[nodiscard]] value held(std::size_t i, std::uint32_t t) const { return held_[i][t]; }
   /// True if operation o runs between moment i and the next.
@@ -160,7 +164,7 @@ class moment_program {
         for (const std::uint32_t t : g.outputs[o])
           for (const std::uint32_t reader : g.consumers[t])
             if (g.needed[reader]) require({waits[reader]}, {waits[o]}, 0);
-    memory room;
+    memory& room = memories_.emplace_back();
     room.room = budget_ - g.workspace[k];
     for (const auto* lists : {&g.inputs, &g.outputs})
       for (const std::uint32_t t : (*lists)[k]) {
@@ -168,10 +172,12 @@ class moment_program {
         held[t] = one;
         room.room -= g.bytes[t];
       }
+    fits_ = room.room >= 0;
+    if (!fits_) return;
     for (std::uint32_t t = 0; t < g.num_tensors; ++t) {
       if (held[t] == one) continue;
-      if (g.bytes[t] == 0) {
-        held[t] = one;  // it is free
+      if (is_free(i, t)) {
+        held[t] = one;
         continue;
       }
       bool may_be_made = false;
@@ -183,8 +189,6 @@ class moment_program {
       room.tensors.push_back(t);
       room.bytes.push_back(g.bytes[t]);
     }
-    fits_ = room.room >= 0;
-    if (!fits_) return;
     const double scale = std::ldexp(1.0, 4 - std::ilogb(static_cast<double>(std::max<std::int64_t>(room.room, 1))));
     std::vector<sparse_entry> entries;
     for (std::size_t j = 0; j < room.columns.size(); ++j)
@@ -192,7 +196,6 @@ class moment_program {
     rows_.add_row(entries, -scale * static_cast<double>(room.room));
     waits_.push_back(std::move(waits));
     held_.push_back(std::move(held));
-    memories_.push_back(std::move(room));
   }
 
   /// Adds what the part from moment i to moment j runs.
@@ -230,7 +233,8 @@ class moment_program {
         if (g.bytes[t] > 0) pass_on(t, one);
     } else {
       for (std::uint32_t t = 0; t < g.num_tensors; ++t)
-        if (g.bytes[t] > 0 && held_[j][t] != zero && g.producers[t].size() == 1) pass_on(t, held_[j][t]);
+        if (!is_free(j, t) && held_[j][t] != zero && g.producers[t].size() == 1)
+          pass_on(t, held_[j][t]);
     }
     return x;
   }

@@ -448,7 +448,7 @@ class boxed_program {
       std::size_t best = left;
       std::size_t begin = left;  // of the group: the points at [begin, left)
       for (std::size_t k = 0; k < begin;) {
-        if (points_[k].d <= limit * points_[k].alpha) {
+        if (points_[k].d / points_[k].alpha <= limit) {
           drop += points_[k].alpha * points_[k].range;
           std::swap(points_[k], points_[--begin]);
         } else {

@@ -42,9 +42,9 @@ class moment_joint {
   void run(double cutoff, std::uint64_t max_work, const std::function<bool()>& stop) {
     if (ended_) return;
     cutoff_ = std::min(cutoff_, cutoff);
-    const std::uint64_t end =
-        max_work < std::numeric_limits<std::uint64_t>::max() - work() ? work() + max_work
-                                                                      : std::numeric_limits<std::uint64_t>::max();
+    const std::uint64_t end = max_work < std::numeric_limits<std::uint64_t>::max() - work()
+                                  ? work() + max_work
+                                  : std::numeric_limits<std::uint64_t>::max();
     while (!ended_ && work() < end && !(stop && stop()))
       if (!step(end, stop)) break;
   }
@@ -94,7 +94,9 @@ class moment_joint {
         if (!tree_->has_solution()) is_done = tree_->dive(limit, stop);
         if (is_done && !add_moment()) phase_ = phase::branching;
         break;
-      case phase::branching: is_done = tree_->branch(limit, stop); break;
+      case phase::branching:
+        is_done = tree_->branch(limit, stop);
+        break;
     }
     if (!tree_) return true;  // there is another moment
     best_ = std::max(best_, tree_->bound() / unit_ * (1 - 0x1p-50));

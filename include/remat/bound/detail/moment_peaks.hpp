@@ -12,8 +12,8 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// First runs that need noticeably more than the budget if a solution of a `moment_program` is run in an order that makes
-/// everything again as late as it can.
+/// First runs that need noticeably more than the budget if a solution of a `moment_program` is run in an order that
+/// makes everything again as late as it can.
 class moment_peaks {
  public:
   /// A first run, and the bytes that it needs beyond the budget.
@@ -42,7 +42,8 @@ class moment_peaks {
     };
     const auto held_at = [&](std::size_t i) {
       flags held(g.num_tensors, 0);
-      for (std::uint32_t t = 0; t < g.num_tensors; ++t) held[t] = is_own(moments[i], t) || (!p.is_free(i, t) && is(p.held(i, t)));
+      for (std::uint32_t t = 0; t < g.num_tensors; ++t)
+        held[t] = is_own(moments[i], t) || (!p.is_free(i, t) && is(p.held(i, t)));
       return held;
     };
     for (std::size_t end = 0; end <= m; ++end) {

@@ -233,8 +233,7 @@ class moment_program {
         if (g.bytes[t] > 0) pass_on(t, one);
     } else {
       for (std::uint32_t t = 0; t < g.num_tensors; ++t)
-        if (!is_free(j, t) && held_[j][t] != zero && g.producers[t].size() == 1)
-          pass_on(t, held_[j][t]);
+        if (!is_free(j, t) && held_[j][t] != zero && g.producers[t].size() == 1) pass_on(t, held_[j][t]);
     }
     return x;
   }

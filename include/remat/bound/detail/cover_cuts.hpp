@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace REMAT_NAMESPACE::detail {
 
 /// The inequality Σ factor(j) · x(j) ≤ most over whole items.

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
+
 namespace REMAT_NAMESPACE::detail {
 
 /// A coefficient of a sparse row or column.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -82,20 +83,20 @@ class moment_tree {
   bool branch(std::uint64_t work_limit, const std::function<bool()>& stop) {
     rows_.limit_work(work_limit);
     while (!is_ended_) {
-      const double least = std::min(leaf_bound_, given_up_);
-      if (open_.empty() || open_.top().bound >= std::min(least, cutoff_)) {
-        bound_ = std::max(bound_, std::min({least, cutoff_}));
+      double least = limit();
+      if (!open_.empty()) least = std::min(least, open_.top().bound);
+      if (now_) least = std::min(least, now_->bound);
+      bound_ = std::max(bound_, least);
+      if (bound_ >= limit() || (open_.size() + 1) * (columns_.size() + 64) > max_entries) {
         is_ended_ = true;
         break;
       }
-      bound_ = std::max(bound_, open_.top().bound);
       if (rows_.is_out_of_work()) return false;
-      if (open_.size() * (columns_.size() + 64) > max_entries) {
-        is_ended_ = true;
-        break;
+      if (!now_) {
+        now_ = open_.top();
+        open_.pop();
       }
-      node now = open_.top();
-      if (!visit(now, stop)) return false;
+      if (!visit(stop)) return false;
     }
     return true;
   }
@@ -146,10 +147,11 @@ class moment_tree {
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
   static constexpr int max_rounds = 200, node_rounds = 3;
-  static constexpr double least_gain = 1e-4, root_violation = 1e-4, node_violation = 1e-3, whole = 1e-6, near = 0.2;
+  static constexpr double least_gain = 1e-4, root_violation = 1e-4, node_violation = 1e-3, whole = 1e-6, near = 0.2,
+                          plunging = 0.1;
   static constexpr std::size_t max_entries = std::size_t{1} << 25;
   static constexpr std::size_t max_tries = 8;
-  static constexpr int reliable = 3;
+  static constexpr int reliable = 1;
   static constexpr std::uint64_t try_iterations = 40;
 
   struct node {
@@ -215,44 +217,51 @@ class moment_tree {
     }
   }
 
-  /// Returns false if it is stopped; then the node is visited again.
-  bool visit(node& now, const std::function<bool()>& stop) {
+  /// Nodes of this bound need not be looked at.
+  [[nodiscard]] double limit() const { return std::min({cutoff_, leaf_bound_, given_up_}); }
+
+  /// Visits the node `now_`, and makes one of its children the next, or none. Returns false if it is stopped; then the
+  /// node is visited again.
+  bool visit(const std::function<bool()>& stop) {
     if (rows_.active_rows() > 2 * tight_rows_ + 400 || rows_.num_rows() > 2 * known_rows_ + 400) {
       rows_.drop_slack_rows();
       rows_.forget_inactive_rows(first_cut_);
       tight_rows_ = rows_.active_rows();
       known_rows_ = rows_.num_rows();
     }
+    node now = *now_;
     apply(now.fixed);
+    choice c;
     for (int round = 0;; ++round) {
-      const auto end = rows_.solve(cutoff_, stop);
-      now.bound = std::max(now.bound, rows_.safe_bound());
+      const auto end = rows_.solve(limit(), stop);
       if (end == boxed_program::outcome::stopped) return false;
-      if (now.bound >= cutoff_) {
-        close();
-        return true;
-      }
+      now.bound = std::max(now.bound, rows_.safe_bound());
+      if (now.bound >= limit()) break;
       if (end == boxed_program::outcome::failed) {
         given_up_ = std::min(given_up_, now.bound);
-        close();
-        return true;
+        break;
       }
-      if (round >= node_rounds || add_cuts(node_violation) == 0) break;
+      if (round < node_rounds && add_cuts(node_violation) > 0) continue;
+      if (!choose(now, c, stop)) return false;
+      break;
     }
-    choice c;
-    if (!choose(now, c, stop)) return false;
     ++num_nodes_;
-    close();
+    now_.reset();
     if (c.column == none) return true;
-    for (const std::uint32_t value : {0U, 1U}) {
-      if (c.sides[value] >= cutoff_) continue;
-      node child{std::max(now.bound, c.sides[value]), now.fixed};
+    const double before = now.bound;
+    const std::uint32_t nearer = c.sides[1] < c.sides[0];
+    for (const std::uint32_t value : {1 - nearer, nearer}) {
+      if (c.sides[value] >= limit()) continue;
+      node child{std::max(before, c.sides[value]), now.fixed};
       child.fixed.push_back(2 * c.column + value);
-      open_.push(std::move(child));
+      // The next node is a child, unless the others are much better: it needs few iterations.
+      if (value == nearer && child.bound <= bound_ + plunging * (limit() - bound_))
+        now_ = std::move(child);
+      else
+        open_.push(std::move(child));
     }
     return true;
   }
-  void close() { open_.pop(); }
 
   /// A column to branch on, and bounds of the node with each value.
   struct choice {
@@ -288,7 +297,7 @@ class moment_tree {
         if (!is_reliable(c.column)) {
           if (++tries > max_tries) continue;
           if (!try_both(now, c, values[k], stop)) return false;
-          const bool closed[2] = {c.sides[0] >= cutoff_, c.sides[1] >= cutoff_};
+          const bool closed[2] = {c.sides[0] >= limit(), c.sides[1] >= limit()};
           if (closed[0] && closed[1]) {
             best = {};
             return true;
@@ -304,11 +313,11 @@ class moment_tree {
       if (fixed == none) return true;
       now.fixed.push_back(fixed);
       rows_.set_bounds(fixed / 2, fixed % 2, fixed % 2);
-      const auto end = rows_.solve(cutoff_, stop);
+      const auto end = rows_.solve(limit(), stop);
       if (end == boxed_program::outcome::stopped) return false;
       now.bound = std::max(now.bound, rows_.safe_bound());
-      if (now.bound >= cutoff_ || end == boxed_program::outcome::failed) {
-        if (now.bound < cutoff_) given_up_ = std::min(given_up_, now.bound);
+      if (now.bound >= limit() || end == boxed_program::outcome::failed) {
+        if (now.bound < limit()) given_up_ = std::min(given_up_, now.bound);
         best = {};
         return true;
       }
@@ -319,7 +328,7 @@ class moment_tree {
     return std::min(history_[c].count[0], history_[c].count[1]) >= reliable;
   }
   [[nodiscard]] double room_above(double bound) const {
-    return std::max(std::min(cutoff_, 2 * bound + 1) - bound, 0.0);
+    return std::max(std::min(limit(), 2 * bound + 1) - bound, 0.0);
   }
   [[nodiscard]] double score_of(double low, double high, double bound) const {
     const double room = room_above(bound), little = 1e-3 * room;
@@ -340,7 +349,7 @@ class moment_tree {
     for (const std::uint32_t value : {0U, 1U}) {
       rows_.set_bounds(c.column, value, value);
       changed_.push_back(c.column);
-      const auto end = rows_.solve(cutoff_, stop, try_iterations);
+      const auto end = rows_.solve(limit(), stop, try_iterations);
       if (end == boxed_program::outcome::stopped && (rows_.is_out_of_work() || (stop && stop()))) return false;
       c.sides[value] = std::max(now.bound, rows_.safe_bound());
       const double rise = std::min(c.sides[value] - now.bound, room_above(now.bound)) / (value == 1 ? 1 - x : x);
@@ -363,6 +372,7 @@ class moment_tree {
   std::vector<std::uint32_t> changed_;  // columns whose bounds are not those of the root
   std::vector<double> base_lower_, base_upper_;
   std::priority_queue<node> open_;
+  std::optional<node> now_;
   double bound_ = 0, cutoff_ = std::numeric_limits<double>::infinity();
   double leaf_bound_ = cutoff_, given_up_ = cutoff_;
   std::vector<double> values_, leaf_;

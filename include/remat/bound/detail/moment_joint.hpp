@@ -32,10 +32,7 @@ class moment_joint {
   /// Begins with these moments: needed operations, each of which depends on the one before; at least one. Shares the
   /// arrays of `p`.
   moment_joint(const problem& p, std::vector<std::uint32_t> moments)
-      : instance_(std::make_unique<problem>(p)),
-        moments_(std::move(moments)),
-        // Costs add up to about 1000: see `boxed_program`.
-        unit_(std::ldexp(1.0, 11 - std::ilogb(std::max(p.graph().needed_time, std::numeric_limits<double>::min())))) {}
+      : instance_(std::make_unique<problem>(p)), moments_(std::move(moments)), unit_(unit_of(p.graph().needed_time)) {}
 
   /// Goes on. Schedules whose recomputation is at least `cutoff` do not matter: the bound never exceeds it. Ends after
   /// about `max_work` operations on coefficients, or when `stop()` returns true, which is polled every few iterations.
@@ -61,6 +58,11 @@ class moment_joint {
  private:
   static constexpr std::size_t max_moments = 12;
   static constexpr double branching_share = 4;  // of the root's work, before another moment is looked for
+
+  /// A power of two. Costs should add up to some thousand: see `boxed_program`.
+  [[nodiscard]] static double unit_of(double time) {
+    return time > 0 ? std::ldexp(1.0, std::min(11 - std::ilogb(time), 1000)) : 1.0;
+  }
 
   enum class phase : std::uint8_t { root, first_branching, diving, branching };
 

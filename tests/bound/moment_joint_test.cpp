@@ -14,6 +14,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/id.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"

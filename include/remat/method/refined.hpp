@@ -49,7 +49,7 @@ struct refined_options {
 ///    On graphs of more than `large_step` operations such choices come first, and often replace the others.
 /// 4. `refine` from all schedules found, if there is a limit: 15 % of it.
 /// 5. Then these parts race, in slices of what is left of the limits, while the schedule is far enough above the bound:
-///    the bound of several moments (0.05 %), and of several moments together on 129 to 2,000 operations (0.1 to 2 %);
+///    the bound of several moments (0.05 %), and of several moments together on at most 2,000 operations (0.1 to 10 %);
 ///    `exact`, for graphs of at most `medium_step` operations (0.1 %; it gives up if it closes little of the gap, see
 ///    `exact_options::patience`); a split of the step at the moments that give the bound, the last one first, where a
 ///    minimum cut says what to hold and each part is solved by these steps (0.5 %, once 0.1 %; `splits` says how

@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
-#include "remat/bound/detail/moment_segments.hpp"
 #include "remat/core/id.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -39,10 +39,10 @@ struct moment_chain_options {
 namespace moment_chain_search {
 
 /// One search of `find_moment_chain`.
-class search : private segment_bounds {
+class search {
  public:
   search(moment_cut& cut, std::int64_t budget, const moment_chain_options& options, const std::function<bool()>& stop)
-      : segment_bounds(cut, budget, options.tolerance, options.max_flows, stop), options_(options) {}
+      : cut_(cut), graph_(cut.graph()), budget_(budget), options_(options), stop_(stop) {}
 
   moment_chain run(const std::vector<std::uint32_t>& candidates, const std::vector<std::uint32_t>& coarse) {
     candidates_ = candidates;
@@ -57,11 +57,14 @@ class search : private segment_bounds {
       keep(now);
     }
     value_segments();
-    best_.flows = static_cast<std::uint32_t>(flows_);
+    best_.flows = flows_;
     return std::move(best_);
   }
 
  private:
+  using rates = std::vector<tensor_rate>;
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  static constexpr int max_price_flows = 32;
   static constexpr int max_rounds = 12;
   static constexpr std::size_t max_tries = 3;  // chains of a round that are climbed with whole tensors
   static constexpr int screening_steps = 25;
@@ -71,6 +74,17 @@ class search : private segment_bounds {
   static constexpr double promising_part = 0.6, promising_part_of_large = 0.75;
   static constexpr double least_gain = 5e-4;  // of the bound, for another moment
 
+  /// What a choice of one segment holds at the moment, and what it runs; ascending.
+  struct choice_lists {
+    std::vector<std::uint32_t> resident, runs;
+  };
+  /// The bound of one segment, and the choices on both sides of its best price.
+  struct piece {
+    double value = 0;
+    double price = 0;
+    choice_lists low, high;
+    double share = 1;  // of `low`: mixed so, the two choices fill the budget
+  };
   /// Moments in order. `passed[i]` are the rates between segments i and i + 1, `prices` those of a byte.
   struct chain {
     std::vector<std::uint32_t> moments;
@@ -106,6 +120,72 @@ class search : private segment_bounds {
     return a < b && precedes_[place(a) * candidates_.size() + place(b)];
   }
 
+  [[nodiscard]] bool stopped() {
+    stopped_ = stopped_ || flows_ >= options_.max_flows || (stop_ && stop_());
+    return stopped_;
+  }
+
+  [[nodiscard]] choice_lists present_choice() const {
+    choice_lists x;
+    for (const tensor_id t : cut_.resident()) x.resident.push_back(static_cast<std::uint32_t>(index(t)));
+    cut_.for_each_run([&](std::uint32_t o) { x.runs.push_back(o); });
+    std::sort(x.runs.begin(), x.runs.end());
+    return x;
+  }
+
+  /// Bounds the cost of a segment from below by the best price. `start`: the first price to try, if above 0.
+  piece bound_by_price(const segment& s, double start) {
+    piece x;
+    cut_.at(s);
+    const std::int64_t free_bytes = budget_ - cut_.working_set();
+    moment_choice right{cut_.total_time(), 0};
+    if (cut_.has_unrepeatable()) {
+      (void)cut_.least_bytes(stop_);
+      ++flows_;
+      if (!cut_.complete()) return x;
+      right = cut_.choice();
+      x.high = present_choice();
+    } else {
+      x.high.runs = cut_.possible_runs();
+    }
+    x.value = cut_.price(0, stop_);
+    ++flows_;
+    if (!cut_.complete()) return x;
+    moment_choice left = cut_.choice();
+    x.low = present_choice();
+    if (left.bytes <= free_bytes) return x;
+    for (int flow = 0; flow < max_price_flows && left.bytes > right.bytes; ++flow) {
+      const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
+      const double upper = left.time + meet * static_cast<double>(left.bytes - free_bytes);
+      if (upper <= x.value + options_.tolerance) break;
+      const double at = std::min(flow == 0 && start > 0 ? start : std::max(0.0, meet), cut_.highest_price());
+      const double value = cut_.price(at, stop_) - at * static_cast<double>(free_bytes) * (1 + 0x1p-51);
+      ++flows_;
+      if (value > x.value) {
+        x.value = value;
+        x.price = at;
+      }
+      if (!cut_.complete()) break;
+      const moment_choice c = cut_.choice();
+      if (c.bytes > free_bytes) {
+        if (flow > 0 && c.bytes >= left.bytes) break;  // only rounding lies between the two lines
+        left = c;
+        x.low = present_choice();
+        cut_.keep();
+        if (at >= cut_.highest_price()) break;
+      } else {
+        if (flow > 0 && c.time >= right.time && c.bytes >= right.bytes) break;
+        right = c;
+        x.high = present_choice();
+        if (c.bytes == free_bytes) break;
+      }
+    }
+    if (left.bytes > right.bytes)
+      x.share = std::clamp(
+          static_cast<double>(free_bytes - right.bytes) / static_cast<double>(left.bytes - right.bytes), 0.0, 1.0);
+    return x;
+  }
+
   /// Bounds it with whole tensors.
   piece bound_by_branching(const segment& s, double start) {
     cut_.at(s);
@@ -134,11 +214,21 @@ class search : private segment_bounds {
   /// Returns the bound of a chain, and leaves its pieces in `pieces_`; −infinity if the search is stopped.
   double evaluate(const chain& c, bool whole) {
     pieces_.clear();
+    double sum = 0, size = 0;
+    std::size_t terms = c.moments.size() + 8;
     for (std::size_t i = 0; i < c.moments.size(); ++i) {
       if (stopped()) return -infinity;
       pieces_.push_back(bound(c, i, whole));
+      sum += pieces_.back().value;
+      size += std::abs(pieces_.back().value);
     }
-    return total(pieces_, c.passed);
+    for (const rates& r : c.passed)
+      for (const tensor_rate& x : r) {
+        sum -= x.rate;
+        size += x.rate;
+        ++terms;
+      }
+    return sum - size * static_cast<double>(terms) * 0x1p-52;  // more than all additions can have rounded up
   }
 
   void keep(const chain& c) {
@@ -207,6 +297,89 @@ class search : private segment_bounds {
     return most_together_ >= part * most_alone_;
   }
 
+  static bool has(const std::vector<std::uint32_t>& list, std::uint32_t x) {
+    return std::binary_search(list.begin(), list.end(), x);
+  }
+  [[nodiscard]] bool is_own(std::uint32_t moment, std::uint32_t t) const {
+    for (const auto* rows : {&graph_.inputs, &graph_.outputs})
+      for (const std::uint32_t x : (*rows)[moment])
+        if (x == t) return true;
+    return false;
+  }
+
+  /// How much of tensor `t` the segment of `x`, which begins at `moment`, passes on.
+  [[nodiscard]] double supply(const piece& x, std::uint32_t moment, std::uint32_t t) const {
+    if (is_own(moment, t)) return 1;
+    const std::uint32_t p = graph_.producers[t][0];
+    const auto by = [&](const choice_lists& c) { return has(c.resident, t) || has(c.runs, p) ? 1.0 : 0.0; };
+    return x.share * by(x.low) + (1 - x.share) * by(x.high);
+  }
+  static double residency(const piece& x, std::uint32_t t) {
+    return x.share * has(x.low.resident, t) + (1 - x.share) * has(x.high.resident, t);
+  }
+
+  static constexpr std::uint8_t later = 1, earlier = 2;
+
+  /// The operations that depend on `moment`, marked `later`, and those on which it depends, marked `earlier`; itself
+  /// both.
+  const std::vector<std::uint8_t>& relatives(std::uint32_t moment) {
+    for (const auto& [o, mask] : relatives_)
+      if (o == moment) return *mask;
+    auto mask = std::make_unique<std::vector<std::uint8_t>>(graph_.num_operations, std::uint8_t{0});
+    (*mask)[moment] = later | earlier;
+    for (std::uint32_t o = moment; o < graph_.num_operations; ++o)
+      if ((*mask)[o] & later)
+        for (const std::uint32_t t : graph_.outputs[o])
+          for (const std::uint32_t reader : graph_.consumers[t]) (*mask)[reader] |= later;
+    for (std::uint32_t o = moment + 1; o-- > 0;)
+      if ((*mask)[o] & earlier)
+        for (const std::uint32_t t : graph_.inputs[o])
+          for (const std::uint32_t p : graph_.producers[t]) (*mask)[p] |= earlier;
+    relatives_.push_back({moment, std::move(mask)});
+    return *relatives_.back().second;
+  }
+
+  /// How much more of each tensor a segment holds at its beginning than the one before passes on: a subgradient of the
+  /// bound in the rates between them. Without zeros.
+  rates excess(const chain& c, std::size_t link) {
+    const std::uint32_t moment = c.moments[link];
+    const std::vector<std::uint8_t>& of_moment = relatives(moment);
+    const std::vector<std::uint8_t>& of_end = relatives(c.moments[link + 1]);
+    const auto runs_anyway = [&](std::uint32_t o) { return (of_moment[o] & later) && (of_end[o] & earlier); };
+    std::vector<std::uint32_t> tensors;
+    for (const tensor_rate& x : c.passed[link]) tensors.push_back(x.tensor);
+    for (const choice_lists* x : {&pieces_[link + 1].low, &pieces_[link + 1].high})
+      for (const std::uint32_t t : x->resident)
+        if (graph_.producers[t].size() == 1 && !runs_anyway(graph_.producers[t][0])) tensors.push_back(t);
+    std::sort(tensors.begin(), tensors.end());
+    tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+    rates more;
+    for (const std::uint32_t t : tensors) {
+      const double x = residency(pieces_[link + 1], t) - supply(pieces_[link], moment, t);
+      if (x != 0) more.push_back({t, x});
+    }
+    return more;
+  }
+
+  /// Returns `a` + `part` × `b`, without zeros.
+  static rates sum(const rates& a, const rates& b, double part) {
+    rates result;
+    std::size_t i = 0, j = 0;
+    while (i < a.size() || j < b.size()) {
+      const std::uint32_t t =
+          std::min(i < a.size() ? a[i].tensor : b[j].tensor, j < b.size() ? b[j].tensor : a[i].tensor);
+      double value = 0;
+      if (i < a.size() && a[i].tensor == t) value += a[i++].rate;
+      if (j < b.size() && b[j].tensor == t) value += part * b[j++].rate;
+      if (value != 0) result.push_back({t, value});
+    }
+    return result;
+  }
+  static rates positive_part(rates x) {
+    x.erase(std::remove_if(x.begin(), x.end(), [](const tensor_rate& y) { return y.rate <= 0; }), x.end());
+    return x;
+  }
+
   void climb_both(chain& c, int steps, int whole_steps) {
     if (c.moments.size() < 2) return;
     climb(c, steps, false);
@@ -239,8 +412,7 @@ class search : private segment_bounds {
       const double level = std::max(best + hope * std::max(std::abs(best), options_.tolerance), aim);
       double norm = 0;
       for (std::size_t k = 0; k < at.passed.size(); ++k) {
-        directions[k] = sum(excess(at.moments[k], at.moments[k + 1], at.passed[k], pieces_[k], pieces_[k + 1]),
-                            directions[k], momentum);
+        directions[k] = sum(excess(at, k), directions[k], momentum);
         for (const tensor_rate& x : directions[k]) norm += x.rate * x.rate;
       }
       if (norm == 0) return;
@@ -314,10 +486,17 @@ class search : private segment_bounds {
     return true;
   }
 
+  moment_cut& cut_;
+  const flat_graph& graph_;
+  std::int64_t budget_;
   const moment_chain_options& options_;
+  const std::function<bool()>& stop_;
   std::uint32_t branch_nodes_ = options_.branch_nodes;
+  bool stopped_ = false;
+  std::uint32_t flows_ = 0;
   std::vector<std::uint32_t> candidates_;
   std::vector<std::uint8_t> precedes_;  // of a pair of candidates
+  std::vector<std::pair<std::uint32_t, std::unique_ptr<std::vector<std::uint8_t>>>> relatives_;  // of moments so far
   std::vector<piece> pieces_;
   double most_alone_ = 0, most_together_ = 0;  // of one moment, and of several, without rates
   moment_chain best_;

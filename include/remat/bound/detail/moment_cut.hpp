@@ -41,9 +41,6 @@ struct segment {
   std::uint32_t end = end_of_schedule;                  ///< the operation whose first run ends the segment
   const std::vector<tensor_rate>* kept = nullptr;       ///< rates of tensors that are resident at the moment, or none
   const std::vector<tensor_rate>* passed_on = nullptr;  ///< rates of tensors that the segment does not pass on, or none
-  /// Tensors, each with one producer, that the segment has to pass on, or none; no rate of `passed_on` is one of them.
-  const std::vector<std::uint32_t>* required = nullptr;
-  const std::vector<double>* time = nullptr;  ///< of each operation if it runs again, or none: that of the graph
 };
 
 /// A minimum-cut network for one *moment*: the first run of an operation k. Its cuts are the choices of which tensors
@@ -192,7 +189,7 @@ class moment_cut : private moment_network {
     for (const wanted_tensor& x : wanted_)
       if (flow_.reaches_sink(x.node)) c.time += x.rate;
     for (const std::uint32_t o : reached_)
-      if (runs_again(o)) c.time += time_of(o);
+      if (runs_again(o)) c.time += graph_->time[o];
     return c;
   }
 
@@ -267,9 +264,6 @@ class moment_cut : private moment_network {
         for (const std::uint32_t t : g.inputs[o])
           for (const std::uint32_t p : g.producers[t]) needed_[p] = 1;
   }
-  [[nodiscard]] double time_of(std::uint32_t o) const {
-    return segment_.time != nullptr ? (*segment_.time)[o] : graph_->time[o];
-  }
   [[nodiscard]] bool ends_schedule() const noexcept { return segment_.end == segment::end_of_schedule; }
   /// True if operation `o` must have run when the segment ends. The graph is asked each time: its owner may change what
   /// is needed between two moments.
@@ -283,9 +277,7 @@ class moment_cut : private moment_network {
     required_bytes_ = 0;
     unrepeatable_ = false;
     const auto run_later = [&](std::uint32_t o) {
-      if (run_node_[o] != none ||
-          (side_[o] == after && (is_needed(o) || (segment_.passed_on == nullptr && segment_.required == nullptr))))
-        return;
+      if (run_node_[o] != none || (side_[o] == after && (is_needed(o) || segment_.passed_on == nullptr))) return;
       add_run_node(o);
     };
     const auto read_later = [&](std::uint32_t t, std::uint8_t how) {
@@ -296,14 +288,6 @@ class moment_cut : private moment_network {
     for (std::uint32_t o = moment_ + 1; o < g.num_operations; ++o)
       if (side_[o] == after && is_needed(o))
         for (const std::uint32_t t : g.inputs[o]) read_later(t, required);
-    if (segment_.required != nullptr)
-      for (const std::uint32_t t : *segment_.required) {
-        const std::uint32_t p = g.producers[t][0];
-        if (side_[p] != after)
-          read_later(t, required);
-        else if (g.bytes[t] > 0)
-          run_later(p);
-      }
     if (segment_.passed_on != nullptr)
       for (const tensor_rate& x : *segment_.passed_on)
         if (x.rate > 0 && g.producers[x.tensor].size() == 1 && !(mark_[x.tensor] & required)) {
@@ -325,7 +309,7 @@ class moment_cut : private moment_network {
       }
       if (g.once[o]) unrepeatable_ = true;
       if (side_[o] == before && g.once[o]) continue;  // never runs after the moment
-      if (!g.once[o]) total_time_ += time_of(o);
+      if (!g.once[o]) total_time_ += g.time[o];
       for (const std::uint32_t t : g.inputs[o])
         if (read_later(t, touched)) ++readers_[t];
       if (side_[o] == open)
@@ -394,10 +378,6 @@ class moment_cut : private moment_network {
   }
 
   void add_rates() {
-    if (segment_.required != nullptr)
-      for (const std::uint32_t t : *segment_.required)
-        if (const std::uint32_t p = graph_->producers[t][0]; side_[p] == after && run_node_[p] != none)
-          wanted_.push_back({run_node_[p], 2 * total_cost_});
     if (segment_.passed_on != nullptr)
       for (const tensor_rate& x : *segment_.passed_on)
         if (x.rate > 0 && graph_->producers[x.tensor].size() == 1 && graph_->bytes[x.tensor] > 0)
@@ -441,7 +421,7 @@ class moment_cut : private moment_network {
   void load_price(double scaled) {
     const auto in_units = [&](double time) { return static_cast<max_flow::capacity>(std::ldexp(time, exponent_)); };
     load([&](const candidate_tensor& c) { return priced(scaled, c); }, in_units(2 * total_cost_) + 2,
-         [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : in_units(time_of(o)); }, in_units);
+         [&](std::uint32_t o) { return graph_->once[o] ? max_flow::infinite : in_units(graph_->time[o]); }, in_units);
     loaded_price_ = scaled;
   }
 

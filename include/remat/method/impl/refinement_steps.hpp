@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -25,6 +24,7 @@
 #include "remat/method/exact.hpp"
 #include "remat/method/impl/race.hpp"
 #include "remat/method/refined.hpp"
+#include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/step_split.hpp"
 #include "remat/refine/detail/window_annealing.hpp"
@@ -97,10 +97,10 @@ class refinement_steps {
                           opening_share = 0.15, fillings_share = 0.2, large_fillings_share = 0.8;
   static constexpr std::uint32_t chain_moments = 48;
   static constexpr std::uint32_t most_for_joint_moments = 2000;     // operations
-  static constexpr std::uint64_t unlimited_joint_work = 4'000'000;  // without any limit
+  static constexpr std::uint64_t unlimited_joint_work = 1'000'000;  // without any limit
   static constexpr std::uint32_t promising_exact = 128;             // operations: `exact` often ends in a few seconds
   /// Gaps below which a part does not run.
-  static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, joint_gap = 0.02,
+  static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, joint_gap = 0.1,
                           wide_gap = 0.005, near_gap = 0.01;
   static constexpr std::uint32_t most_for_windows = 1U << 17, most_for_window_annealing = 5000;  // operations
   static constexpr std::size_t most_starts = 8, most_candidates = 4;
@@ -274,8 +274,7 @@ class refinement_steps {
                  moments_ = chain_.chain;
                  links_ = chain_.links;
                }});
-    // Smaller graphs are for `exact`; where the gap is wide, several moments together take too long.
-    if (problem_.graph().num_operations > promising_exact && problem_.graph().num_operations <= most_for_joint_moments)
+    if (!is_small() && problem_.graph().num_operations <= most_for_joint_moments)
       race_.add({.name = "joint moments",
                  .first_share = 0.1,
                  .run = run(&refinement_steps::bound_jointly),
@@ -338,32 +337,27 @@ class refinement_steps {
   }
 
   /// The bound of several moments together, with whole tensors, for schedules faster than the best one. It begins with
-  /// the best moment, or with the best chain. Each slice goes on where the last one ended.
+  /// the best chain, or with the best moment. Each slice goes on where the last one ended.
   race_slice bound_jointly(const race_state& now, run_clock& part) {
-    if (joint_.empty()) {
-      moment_chain alone;
-      alone.moments = {static_cast<std::uint32_t>(index(bound_.moment))};
-      alone.prices = {bound_.multiplier};
-      joint_.emplace_back(problem_, alone);
-    } else if (joint_.size() == 1 && links_ != nullptr && !links_->moments.empty()) {
-      joint_.emplace_back(problem_, *links_);
+    if (!joint_) {
+      std::vector<std::uint32_t> moments{static_cast<std::uint32_t>(index(bound_.moment))};
+      if (links_ != nullptr && !links_->moments.empty()) moments = links_->moments;
+      joint_.emplace(problem_, std::move(moments));
     }
-    moment_joint& search = joint_[joint_turns_++ % joint_.size()];
     const run_control& limits = part.control();
-    const std::uint64_t per_flow = problem_.graph().num_operations * work_of::visit;
     std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
     if (is_counted())
-      most = part.work_left() / per_flow;
+      most = std::min(part.work_left(), most / mip_operations_per_work) * mip_operations_per_work;
     else if (limits.time_limit == std::chrono::nanoseconds::max())
-      most = unlimited_joint_work / per_flow;
-    const std::uint64_t before = search.flows();
+      most = unlimited_joint_work * mip_operations_per_work;
+    const std::uint64_t before = joint_->work();
     const double needed = problem_.graph().needed_time;
-    search.run(now.best.time - needed, most, [&] { return part.should_stop(); });
-    part.work((search.flows() - before) * per_flow);
+    joint_->run(now.best.time - needed, most, [&] { return part.should_stop(); });
+    part.work((joint_->work() - before) / mip_operations_per_work);
     race_slice slice;
     slice.found.proven = true;
-    slice.found.lower_bound = std::min(now.best.time, needed + search.bound());
-    slice.ended = std::all_of(joint_.begin(), joint_.end(), [](const moment_joint& x) { return x.ended(); });
+    slice.found.lower_bound = std::min(now.best.time, needed + joint_->bound());
+    slice.ended = joint_->ended();
     return slice;
   }
 
@@ -604,8 +598,7 @@ class refinement_steps {
   turnaround_result chain_;     // the bound of several moments
   std::vector<op_id> moments_;  // of that bound, for the other parts
   std::shared_ptr<const moment_chain> links_;
-  std::deque<moment_joint> joint_;
-  std::size_t joint_turns_ = 0;
+  std::optional<moment_joint> joint_;
   std::optional<window_search> windows_, last_windows_;  // of the best schedule, and of refinement's
   double windows_time_ = 0;                              // of the schedule on which windows_ works
   bool windows_ended_ = false;                           // it has solved all of them

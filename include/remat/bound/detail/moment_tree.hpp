@@ -148,10 +148,10 @@ class moment_tree {
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
   static constexpr int max_rounds = 200, node_rounds = 3;
   static constexpr double least_gain = 1e-4, root_violation = 1e-4, node_violation = 1e-3, whole = 1e-6, near = 0.2,
-                          plunging = 0.1;
+                          plunging = 0;
   static constexpr std::size_t max_entries = std::size_t{1} << 25;
   static constexpr std::size_t max_tries = 8;
-  static constexpr int reliable = 1;
+  static constexpr int reliable = 3;
   static constexpr std::uint64_t try_iterations = 40;
 
   struct node {
@@ -254,7 +254,7 @@ class moment_tree {
       if (c.sides[value] >= limit()) continue;
       node child{std::max(before, c.sides[value]), now.fixed};
       child.fixed.push_back(2 * c.column + value);
-      // The next node is a child, unless the others are much better: it needs few iterations.
+      // Of equal bounds the child is next: it needs few iterations.
       if (value == nearer && child.bound <= bound_ + plunging * (limit() - bound_))
         now_ = std::move(child);
       else

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "remat/bound/detail/moment_program.hpp"
+#include "remat/bound/detail/moment_relations.hpp"
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/id.hpp"

@@ -25,7 +25,6 @@ class cover_cuts {
  public:
   cover_cuts(std::vector<std::int64_t> bytes, std::int64_t room) : bytes_(std::move(bytes)), room_(room) {}
 
-  [[nodiscard]] std::size_t num_items() const noexcept { return bytes_.size(); }
   /// Operations so far.
   [[nodiscard]] std::uint64_t work() const noexcept { return work_; }
 

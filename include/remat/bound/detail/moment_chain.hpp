@@ -13,6 +13,7 @@
 
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/bound/detail/moment_relations.hpp"
 #include "remat/core/id.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -300,16 +301,10 @@ class search {
   static bool has(const std::vector<std::uint32_t>& list, std::uint32_t x) {
     return std::binary_search(list.begin(), list.end(), x);
   }
-  [[nodiscard]] bool is_own(std::uint32_t moment, std::uint32_t t) const {
-    for (const auto* rows : {&graph_.inputs, &graph_.outputs})
-      for (const std::uint32_t x : (*rows)[moment])
-        if (x == t) return true;
-    return false;
-  }
 
   /// How much of tensor `t` the segment of `x`, which begins at `moment`, passes on.
   [[nodiscard]] double supply(const piece& x, std::uint32_t moment, std::uint32_t t) const {
-    if (is_own(moment, t)) return 1;
+    if (relations_.is_own(moment, t)) return 1;
     const std::uint32_t p = graph_.producers[t][0];
     const auto by = [&](const choice_lists& c) { return has(c.resident, t) || has(c.runs, p) ? 1.0 : 0.0; };
     return x.share * by(x.low) + (1 - x.share) * by(x.high);
@@ -318,24 +313,13 @@ class search {
     return x.share * has(x.low.resident, t) + (1 - x.share) * has(x.high.resident, t);
   }
 
-  static constexpr std::uint8_t later = 1, earlier = 2;
+  static constexpr std::uint8_t later = moment_relations::later, earlier = moment_relations::earlier;
 
-  /// The operations that depend on `moment`, marked `later`, and those on which it depends, marked `earlier`; itself
-  /// both.
+  /// `moment_relations::of`, kept.
   const std::vector<std::uint8_t>& relatives(std::uint32_t moment) {
     for (const auto& [o, mask] : relatives_)
       if (o == moment) return *mask;
-    auto mask = std::make_unique<std::vector<std::uint8_t>>(graph_.num_operations, std::uint8_t{0});
-    (*mask)[moment] = later | earlier;
-    for (std::uint32_t o = moment; o < graph_.num_operations; ++o)
-      if ((*mask)[o] & later)
-        for (const std::uint32_t t : graph_.outputs[o])
-          for (const std::uint32_t reader : graph_.consumers[t]) (*mask)[reader] |= later;
-    for (std::uint32_t o = moment + 1; o-- > 0;)
-      if ((*mask)[o] & earlier)
-        for (const std::uint32_t t : graph_.inputs[o])
-          for (const std::uint32_t p : graph_.producers[t]) (*mask)[p] |= earlier;
-    relatives_.push_back({moment, std::move(mask)});
+    relatives_.push_back({moment, std::make_unique<std::vector<std::uint8_t>>(relations_.of(moment))});
     return *relatives_.back().second;
   }
 
@@ -488,6 +472,7 @@ class search {
 
   moment_cut& cut_;
   const flat_graph& graph_;
+  moment_relations relations_{graph_};
   std::int64_t budget_;
   const moment_chain_options& options_;
   const std::function<bool()>& stop_;

@@ -101,7 +101,7 @@ class moment_joint {
         break;
     }
     if (!tree_) return true;  // there is another moment
-    best_ = std::max(best_, tree_->bound() / unit_ * (1 - 0x1p-50));
+    take_bound();
     if (tree_->bound() >= cutoff_ * unit_) {
       best_ = cutoff_;
       ended_ = true;
@@ -111,9 +111,11 @@ class moment_joint {
     return is_done;
   }
 
+  /// Takes the bound of the present program over, rounded down.
+  void take_bound() { best_ = std::max(best_, tree_->bound() / unit_ * (1 - 0x1p-50)); }
+
   void begin_program() {
-    program_ = std::make_unique<moment_program>(instance_->graph(), instance_->budget(), moments_, unit_,
-                                                moment_program::overlaps::all);
+    program_ = std::make_unique<moment_program>(instance_->graph(), instance_->budget(), moments_, unit_);
     if (!program_->fits()) {  // there is no schedule
       best_ = std::numeric_limits<double>::infinity();
       ended_ = true;
@@ -128,7 +130,7 @@ class moment_joint {
     if (moments_.size() >= max_moments || tree_->values().empty()) return false;
     const auto peaks = moment_peaks(instance_->graph(), instance_->budget()).find(*program_, tree_->values());
     if (peaks.empty()) return false;
-    best_ = std::max(best_, tree_->bound() / unit_ * (1 - 0x1p-50));
+    take_bound();
     past_work_ += tree_->work();
     moments_.insert(std::lower_bound(moments_.begin(), moments_.end(), peaks[0].operation), peaks[0].operation);
     tree_.reset();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "remat/bound/detail/moment_program.hpp"
+#include "remat/bound/detail/moment_relations.hpp"
 #include "remat/problem/flat_graph.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -34,16 +35,11 @@ class moment_peaks {
     const auto is = [&](moment_program::value v) {
       return v == moment_program::one || (moment_program::is_column(v) && values[v] > 0.5);
     };
-    const auto is_own = [&](std::uint32_t k, std::uint32_t t) {
-      for (const auto* lists : {&g.inputs, &g.outputs})
-        for (const std::uint32_t x : (*lists)[k])
-          if (x == t) return true;
-      return false;
-    };
+    const moment_relations relations(g);
     const auto held_at = [&](std::size_t i) {
       flags held(g.num_tensors, 0);
       for (std::uint32_t t = 0; t < g.num_tensors; ++t)
-        held[t] = is_own(moments[i], t) || (!p.is_free(i, t) && is(p.held(i, t)));
+        held[t] = relations.is_own(moments[i], t) || (!p.is_free(i, t) && is(p.held(i, t)));
       return held;
     };
     for (std::size_t end = 0; end <= m; ++end) {

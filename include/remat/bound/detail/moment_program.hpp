@@ -10,37 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "remat/bound/detail/moment_relations.hpp"
 #include "remat/mip/detail/boxed_program.hpp"
 #include "remat/problem/flat_graph.hpp"
 
 namespace REMAT_NAMESPACE::detail {
-
-/// What depends on what, seen from operations that are moments.
-class moment_relations {
- public:
-  explicit moment_relations(const flat_graph& g) : graph_(&g) {}
-
-  static constexpr std::uint8_t later = 1, earlier = 2;
-  /// The operations that depend on `moment`, marked `later`, and those on which it depends, marked `earlier`; itself
-  /// both. The reference holds until the next call for another moment.
-  [[nodiscard]] std::vector<std::uint8_t> of(std::uint32_t moment) const {
-    const flat_graph& g = *graph_;
-    std::vector<std::uint8_t> mask(g.num_operations, 0);
-    mask[moment] = later | earlier;
-    for (std::uint32_t o = moment; o < g.num_operations; ++o)
-      if (mask[o] & later)
-        for (const std::uint32_t t : g.outputs[o])
-          for (const std::uint32_t reader : g.consumers[t]) mask[reader] |= later;
-    for (std::uint32_t o = moment + 1; o-- > 0;)
-      if (mask[o] & earlier)
-        for (const std::uint32_t t : g.inputs[o])
-          for (const std::uint32_t p : g.producers[t]) mask[p] |= earlier;
-    return mask;
-  }
-
- private:
-  const flat_graph* graph_;
-};
 
 /// The recomputation of all schedules, seen at several moments, as a linear program over 0 and 1. Every schedule is a
 /// solution that costs at most its recomputation: docs/bounds.md, section 12.
@@ -61,13 +35,9 @@ class moment_program {
     std::vector<std::int64_t> bytes;
     std::int64_t room = 0;
   };
-  /// Parts that are no segments.
-  enum class overlaps : std::uint8_t { none, pairs, all };
-
   /// `moments`: operations, each of which depends on the one before; at least one. Costs are times × `unit`, a power of
   /// two. If a working set does not fit, there is no schedule: `fits()` is false, and the program is incomplete.
-  moment_program(const flat_graph& g, std::int64_t budget, std::vector<std::uint32_t> moments, double unit,
-                 overlaps which)
+  moment_program(const flat_graph& g, std::int64_t budget, std::vector<std::uint32_t> moments, double unit)
       : graph_(g), budget_(budget), moments_(std::move(moments)), unit_(unit) {
     const moment_relations relations(g);
     for (const std::uint32_t k : moments_) sides_.push_back(relations.of(k));
@@ -77,8 +47,7 @@ class moment_program {
     for (std::size_t i = 0; i < m; ++i) segments_.push_back(add_part(i, i + 1));
     for (std::size_t i = 0; i + 1 < m; ++i) tie_waiting(i);
     for (std::size_t span = 2; span <= m; ++span)
-      for (std::size_t i = 0; i + span <= m; ++i)
-        if (which == overlaps::all || (which == overlaps::pairs && span == 2)) tie_part(add_part(i, i + span), i, span);
+      for (std::size_t i = 0; i + span <= m; ++i) tie_part(add_part(i, i + span), i, span);
   }
 
   [[nodiscard]] bool fits() const noexcept { return fits_; }

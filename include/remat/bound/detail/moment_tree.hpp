@@ -40,7 +40,6 @@ class moment_tree {
 
   /// What is known so far.
   [[nodiscard]] double bound() const { return std::min(bound_, cutoff_); }
-  [[nodiscard]] bool is_root_done() const noexcept { return is_root_done_; }
   /// True if more work cannot raise the bound.
   [[nodiscard]] bool ended() const noexcept { return is_ended_; }
   [[nodiscard]] std::uint64_t work() const {
@@ -48,7 +47,6 @@ class moment_tree {
     for (const cover_cuts& c : cuts_) sum += c.work();
     return sum;
   }
-  [[nodiscard]] std::uint64_t nodes() const noexcept { return num_nodes_; }
 
   /// The least cutoff so far counts.
   void set_cutoff(double cutoff) { cutoff_ = std::min(cutoff_, cutoff); }
@@ -147,8 +145,7 @@ class moment_tree {
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
   static constexpr int max_rounds = 200, node_rounds = 3;
-  static constexpr double least_gain = 1e-4, root_violation = 1e-4, node_violation = 1e-3, whole = 1e-6, near = 0.2,
-                          plunging = 0;
+  static constexpr double least_gain = 1e-4, root_violation = 1e-4, node_violation = 1e-3, whole = 1e-6, near = 0.2;
   static constexpr std::size_t max_entries = std::size_t{1} << 25;
   static constexpr std::size_t max_tries = 8;
   static constexpr int reliable = 3;
@@ -245,7 +242,6 @@ class moment_tree {
       if (!choose(now, c, stop)) return false;
       break;
     }
-    ++num_nodes_;
     now_.reset();
     if (c.column == none) return true;
     const double before = now.bound;
@@ -255,7 +251,7 @@ class moment_tree {
       node child{std::max(before, c.sides[value]), now.fixed};
       child.fixed.push_back(2 * c.column + value);
       // Of equal bounds the child is next: it needs few iterations.
-      if (value == nearer && child.bound <= bound_ + plunging * (limit() - bound_))
+      if (value == nearer && child.bound <= bound_)
         now_ = std::move(child);
       else
         open_.push(std::move(child));
@@ -366,7 +362,7 @@ class moment_tree {
   boxed_program& rows_;
   std::uint32_t first_cut_;             // the rows from it on are cuts
   std::vector<cover_cuts> cuts_;        // by moments
-  std::vector<std::uint32_t> columns_;  // what is held
+  std::vector<std::uint32_t> columns_;  // what is held, and what runs or has not run
   std::vector<record> history_;         // of columns
   record all_;
   std::vector<std::uint32_t> changed_;  // columns whose bounds are not those of the root
@@ -380,7 +376,6 @@ class moment_tree {
   int round_ = 0;
   double mark_ = 0;
   std::size_t tight_rows_ = 0, known_rows_ = 0;
-  std::uint64_t num_nodes_ = 0;
   std::vector<std::uint32_t> group_;
   std::vector<double> x_;
   std::vector<cover_cut> found_;

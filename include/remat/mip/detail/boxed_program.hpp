@@ -72,7 +72,6 @@ class boxed_program {
   [[nodiscard]] std::uint64_t work() const noexcept { return work_ + factors_.work(); }
   void limit_work(std::uint64_t limit) noexcept { work_limit_ = limit; }
   [[nodiscard]] bool is_out_of_work() const noexcept { return work() >= work_limit_; }
-  [[nodiscard]] std::uint64_t iterations() const noexcept { return iterations_; }
 
   /// Solves the program, or ends once the safe bound is `cutoff`, or after `most_iterations`. Polls `stop` every few
   /// iterations.

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/bound/least_memory_within.hpp"
 #include "remat/chain/chain_graph.hpp"
 #include "remat/core/crew.hpp"
 #include "remat/core/error.hpp"
@@ -395,12 +396,19 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
       (crew != nullptr || (args.work_limit != remat::run_control::no_work_limit && common.run.thread_count() > 1)))
     together = solve_together(common, solvers, budgets,
                               [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); });
+  least_bytes_within least_within;
+  if (in.step)
+    least_within = [p = args.bind_arena ? remat::arena_problem(in.step->instance) : in.step->instance](
+                       double longest, const remat::run_control& run) {
+      const bool is_timed = run.time_limit != std::chrono::nanoseconds::max();
+      return remat::least_memory_within(p, longest, {.chain_moments = is_timed ? 12U : 0U, .run = run});
+    };
   for (std::size_t s = 0; s < solvers.size(); ++s) {
     std::vector<outcome> some;
     if (!together.empty())
       some = std::move(together[s]);
     else if (args.max_overhead)
-      some.push_back(solve_for_memory(common, solvers[s], *args.max_overhead));
+      some.push_back(solve_for_memory(common, solvers[s], *args.max_overhead, least_within));
     else
       some = solve_budgets(common, solvers[s], budgets);
     for (outcome& o : some) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -117,42 +119,60 @@ inline void carry_over_budgets(const named_solver& solver, const std::vector<std
   return answers;
 }
 
+/// Bytes below which no schedule takes at most `longest`, by proof.
+using least_bytes_within = std::function<std::int64_t(double longest, const remat::run_control& run)>;
+
 /// The dual problem: the least peak (or arena, if the solver binds that) whose time is at most (1 + `most`) × the
 /// baseline's, by `remat::bisect_budgets`.
 ///
 /// All solves together have one solve's time limit; under a limit of work, each of at most 16 has a sixteenth of it.
-/// Solvers are heuristic, so the least peak found is proven only if it meets the problem's own least.
-[[nodiscard]] inline outcome solve_for_memory(const solving& common, const named_solver& solver, double most) {
+/// Solvers are heuristic, so the least peak found is proven only if it meets a bound: that of `least_within`, or the
+/// budgets within which a solve has proven that all schedules take longer.
+[[nodiscard]] inline outcome solve_for_memory(const solving& common, const named_solver& solver, double most,
+                                              const least_bytes_within& least_within) {
   const subject& what = *common.what;
   const double limit = remat::with_rounding(what.baseline_time * (1 + most));
   remat::trade_off_options options;
-  options.probes = common.run.work_limit != remat::run_control::no_work_limit ? 16 : 64;
+  const bool is_counted = common.run.work_limit != remat::run_control::no_work_limit;
+  options.probes = is_counted ? 16 : 64;
   options.run = common.run;
   options.run.on_progress = [&](const remat::progress& news) { common.line->update(news); };
   const remat::run_clock clock(common.run);
   common.line->begin(solver.name + ", least memory for " + remat::format_percent(most) + " overhead",
                      common.run.time_limit);
+  std::int64_t least = what.least_bytes;  // proven
+  if (least_within) {
+    remat::run_control bounding = clock.limits(0.1);
+    if (is_counted) bounding.time_limit = std::chrono::nanoseconds::max();
+    least = std::max(least, least_within(limit, bounding));
+  }
   std::optional<outcome> best;
   outcome last;
-  const auto probe = [&](std::int64_t budget, const remat::run_control& run) -> std::optional<std::int64_t> {
+  const auto probe = [&](std::int64_t budget, const remat::run_control& run) -> remat::budget_probe {
     last = guarded(what, solver, budget, run);
-    if (!last.time || *last.time > limit) return std::nullopt;
+    const bool proves_none =
+        last.status == remat::solve_status::infeasible || (last.lower_bound && *last.lower_bound > limit);
+    if (proves_none) least = std::max(least, budget + 1);
+    if (!last.time || *last.time > limit) return {{}, proves_none};
     if (!best || last.bound_bytes() < best->bound_bytes()) best = last;
-    return last.bound_bytes();
+    return {last.bound_bytes()};
   };
   // A schedule that is fast enough ends a solve, but not if its arena may be too large.
   const double enough = solver.binds_arena ? -std::numeric_limits<double>::infinity() : limit;
-  remat::bisect_budgets(what.least_bytes, what.baseline_bytes, options, probe, enough);
+  options.run.time_limit = clock.limits().time_limit;
+  remat::bisect_budgets(std::min(least, what.baseline_bytes), what.baseline_bytes, options, probe, enough);
   common.line->finish();
 
   outcome out = best ? *std::move(best) : outcome{};
   out.solver = solver.name;
   out.seconds = clock.seconds();
+  out.own.set("least_bytes", least);
   if (out.time) {
     out.budget = out.bound_bytes();
-    out.status = out.budget <= what.least_bytes ? remat::solve_status::optimal : remat::solve_status::feasible;
+    out.status = out.budget <= least ? remat::solve_status::optimal : remat::solve_status::feasible;
     out.message = std::string("the least ") + (out.binds_arena ? "arena" : "peak") + " found for at most " +
-                  remat::format_percent(most, 2) + " overhead";
+                  remat::format_percent(most, 2) + " overhead; such a schedule needs at least " +
+                  remat::format_bytes(least);
     return out;
   }
   out.budget = what.baseline_bytes;

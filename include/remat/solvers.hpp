@@ -6,6 +6,7 @@
 /// that one. `checkmate_with` and `hiremate_with` take a MIP backend; `remat/method/cbc.hpp` has `checkmate` and
 /// `hiremate`, the same two on COIN-OR CBC, and needs that package.
 #include "remat/bound/least_memory.hpp"
+#include "remat/bound/least_memory_within.hpp"
 #include "remat/bound/offload.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/hierarchy/hierarchy.hpp"

@@ -5,6 +5,7 @@
 /// The definitions of every declaration that needs the standard library alone. In the compiled form (docs/compiled.md)
 /// exactly one source file of a program includes this.
 #include "remat/bound/impl/least_memory.hpp"
+#include "remat/bound/impl/least_memory_within.hpp"
 #include "remat/bound/impl/offload.hpp"
 #include "remat/bound/impl/turnaround.hpp"
 #include "remat/chain/impl/chain.hpp"

@@ -44,6 +44,10 @@ TEST_CASE("with an exact solver, the least memory is the least") {
       REQUIRE(r.valid());
       REQUIRE(r.peak_bytes == least.peak_bytes);
       REQUIRE(r.time <= most * (1 + 1e-12));
+      const auto* proven = least.statistics.own.find<std::int64_t>("least_bytes");
+      REQUIRE(proven != nullptr);
+      REQUIRE(*proven == least.peak_bytes);  // each solve is exact
+      REQUIRE(least.status == solve_status::optimal);
       // One byte less: no schedule is fast enough.
       if (least.peak_bytes > 0) REQUIRE(test::least_time(p.with_budget(least.peak_bytes - 1)) > most);
       ++found;
@@ -107,19 +111,19 @@ TEST_CASE("bisection finds the least budget that is good enough, nearly, within 
   for (const std::int64_t least : {0, 1, 77, 999, 1000}) {
     std::uint32_t probes = 0;
     std::int64_t best = -1;
-    const auto probe = [&](std::int64_t budget, const run_control& run) -> std::optional<std::int64_t> {
+    const auto probe = [&](std::int64_t budget, const run_control& run) -> budget_probe {
       CHECK(run.work_limit == 24);
       ++probes;
-      if (budget < least) return std::nullopt;
+      if (budget < least) return {};
       best = budget;
-      return budget;
+      return {budget};
     };
     CHECK(bisect_budgets(0, 1000, {.run = {.work_limit = 24 * 24}}, probe));
     CHECK(best >= least);
     CHECK(best <= least + 4);  // the bisection ends at an interval of a 256th
     CHECK(probes <= 24);
   }
-  const auto never = [](std::int64_t, const run_control&) { return std::optional<std::int64_t>(); };
+  const auto never = [](std::int64_t, const run_control&) { return budget_probe(); };
   CHECK_FALSE(bisect_budgets(0, 1000, {}, never));
   CHECK_THROWS_AS((void)bisect_budgets(0, 1000, {.probes = 0}, never), bad_argument);
 }
@@ -130,16 +134,42 @@ TEST_CASE("progress that is good enough stops a probe, and a limit of work does 
     if (counted) options.run.work_limit = 100;
     int news = 0;
     options.run.on_progress = [&](const progress&) { ++news; };
-    const auto probe = [&](std::int64_t budget, const run_control& run) -> std::optional<std::int64_t> {
-      run.on_progress({.best_objective = 2});
+    const auto probe = [&](std::int64_t budget, const run_control& run) -> budget_probe {
+      run.on_progress({.best_objective = 2, .lower_bound = 1});
       CHECK_FALSE(run.stop.stop_requested());
-      run.on_progress({.best_objective = 1});
+      run.on_progress({.best_objective = 1, .lower_bound = 1});
       CHECK(run.stop.stop_requested() == !counted);
-      return budget;
+      return {budget};
     };
     bisect_budgets(0, 10, options, probe, 1.5);
     CHECK(news == 2);
+    const auto proof = [&](std::int64_t, const run_control& run) -> budget_probe {
+      run.on_progress({.best_objective = 2, .lower_bound = 1.6});
+      CHECK(run.stop.stop_requested() == !counted);
+      return {{}, true};
+    };
+    CHECK_FALSE(bisect_budgets(0, 10, options, proof, 1.5));
   }
+}
+
+TEST_CASE("bisection probes no budget below one that is proven to be too small") {
+  std::vector<std::int64_t> budgets;
+  const auto probe = [&](std::int64_t budget, const run_control&) -> budget_probe {
+    budgets.push_back(budget);
+    if (budget < 60'000) return {{}, true};
+    return budget < 70'000 ? budget_probe{} : budget_probe{budget};
+  };
+  CHECK(bisect_budgets(0, 100'000, {.probes = 64}, probe));
+  std::int64_t proven = -1, best = 100'001;
+  for (const std::int64_t budget : budgets) {
+    CHECK(budget > proven);
+    CHECK(budget < best);
+    if (budget < 60'000) proven = budget;
+    if (budget >= 70'000) best = budget;
+  }
+  CHECK(best >= 70'000);
+  CHECK(best <= 70'000 + 100'000 / 2048);
+  CHECK(proven > 40'000);
 }
 
 TEST_CASE("budgets are solved in ascending order, equal ones once, and answers are handed on where they are better") {

@@ -95,36 +95,43 @@ using problem_solver = std::function<solution(const problem&, const run_control&
 
 /// Options of `bisect_budgets`, `least_memory_by` and `least_memory_for`.
 struct trade_off_options {
-  std::uint32_t probes = 24;  ///< at most this many solves; ten halvings bring the interval of budgets to a thousandth
+  std::uint32_t probes = 24;  ///< at most this many solves; under a limit of work, each gets an equal part of it
   run_control run{};          ///< of all solves together
+};
+
+/// What a solve within one budget has come to.
+struct budget_probe {
+  std::optional<std::int64_t> bytes{};  ///< that its answer takes, at most the budget; nothing if it is not good enough
+  bool proves_none = false;             ///< proven: no answer within the budget is good enough
 };
 
 /// The least budget between `low` and `high`, in bytes, that `probe` finds good enough, by bisection.
 ///
-/// `probe(budget, run)` makes one solve under `run`, its part of the limits. It returns the bytes that its answer
-/// takes, at most `budget`, or nothing if the answer is not good enough. The first probe is at `high`; if that fails,
-/// no other is made. The next budget is always below the bytes of the best answer. A heuristic that finds nothing
-/// within a budget may still find something within less: when the interval is small, budgets of 4, 8 and 12 % below the
-/// best are probed, and the bisection goes on from there.
+/// `probe(budget, run)` makes one solve under `run`, its part of the limits. The first probe is at `high`; if that
+/// fails, no other is made. The next budget is always below the bytes of the best answer, and above those within which
+/// nothing is good enough by proof. Quick probes come first, each for 3 % of the time that is left, until the interval
+/// is a 64th of the best. A heuristic that finds nothing within a budget may still find something within less, so
+/// budgets of 4, 8 and 12 % below the best follow. The rest of the time goes to four rounds of longer probes, from 6 to
+/// 40 % of what is left each, in intervals below the best.
 ///
-/// A solve is stopped as soon as its progress reports an objective of at most `target`, except under a limit of work:
-/// then the work alone decides. Each probe gets an equal part of the work, and from a tenth to a half of the time that
-/// is left. Returns true if the first probe was good enough. Throws `bad_argument` for `probes` = 0. Cancellation: as
-/// `probe`; the deadline and the stop token are polled before each probe but the first.
-bool bisect_budgets(
-    std::int64_t low, std::int64_t high, const trade_off_options& options,
-    const std::function<std::optional<std::int64_t>(std::int64_t budget, const run_control& run)>& probe,
-    double target = -std::numeric_limits<double>::infinity());
+/// A solve is stopped as soon as its progress reports an objective of at most `target`, or a lower bound above it,
+/// except under a limit of work: then the work alone decides. Each probe gets an equal part of the work. Returns true
+/// if the first probe was good enough. Throws `bad_argument` for `probes` = 0. Cancellation: as `probe`; the deadline
+/// and the stop token are polled before each probe but the first.
+bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options,
+                    const std::function<budget_probe(std::int64_t budget, const run_control& run)>& probe,
+                    double target = -std::numeric_limits<double>::infinity());
 
 /// The dual problem: a schedule of at most `max_time` with as little memory as `solve` finds, by bisection over
-/// budgets (`bisect_budgets`) between the least memory bound and the listed order's peak, or `p`'s budget if that is
-/// smaller.
+/// budgets (`bisect_budgets`) between a lower bound (`least_memory_within`, which gets at most a tenth of the time) and
+/// the listed order's peak, or `p`'s budget if that is smaller.
 ///
 /// `max_time` is in the cost model's unit, for instance 1.3 × `p.graph().baseline_time`. `solve(problem, run)` returns
-/// a `solution`. Solvers are heuristic, so the peak is not proven to be the least; `optimal` says that it meets the
-/// least memory bound of every schedule. If no schedule is fast enough, the status is `infeasible` if `max_time` is
-/// below the time of the needed operations, else how the first solve ended. Throws `bad_argument` for a NaN.
-/// Deterministic for a seed and a limit of work, if the solver is. Cancellation: as `solve`.
+/// a `solution`. Solvers are heuristic, so the peak need not be the least. The figure `least_bytes` of the answer's
+/// statistics (`statistics.own`) is proven: a schedule that is fast enough needs at least so many bytes. A solve that
+/// ends with a lower bound above `max_time` raises it, too. `optimal` says that the peak meets it. If no schedule is
+/// fast enough, the status is `infeasible` if that is proven, else how the first solve ended. Throws `bad_argument` for
+/// a NaN. Deterministic for a seed and a limit of work, if the solver is. Cancellation: as `solve`.
 [[nodiscard]] solution least_memory_by(const problem& p, double max_time,
                                        const std::function<solution(const problem&, const run_control&)>& solve,
                                        const trade_off_options& options = {});

@@ -4,13 +4,15 @@
 #include "remat/solver/frontier.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <iterator>
 #include <new>
 #include <stop_token>
 #include <string>
 #include <utility>
 
-#include "remat/bound/least_memory.hpp"
+#include "remat/bound/least_memory_within.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
@@ -119,41 +121,62 @@ REMAT_INLINE piece_kind frontier_points(std::string_view solver, problem_solver 
   return {detail::frontier::kind_of(solver), open};
 }
 
-REMAT_INLINE bool bisect_budgets(
-    std::int64_t low, std::int64_t high, const trade_off_options& options,
-    const std::function<std::optional<std::int64_t>(std::int64_t budget, const run_control& run)>& probe,
-    double target) {
+REMAT_INLINE bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options,
+                                 const std::function<budget_probe(std::int64_t budget, const run_control& run)>& probe,
+                                 double target) {
   if (options.probes == 0) throw bad_argument("bisect_budgets: probes is 0; it must be at least 1");
+  constexpr int most_below_best = 3;  // in steps of a 25th
+  // Probes of a round take a share of the time that is left, begin in an interval below the best of a part of it, and
+  // end at another. The first round has the whole interval.
+  struct round_of_probes {
+    double share;
+    std::int64_t interval, end;  // parts of the best: a so-manieth
+  };
+  constexpr round_of_probes rounds[] = {
+      {0.03, 1, 64}, {0.06, 16, 128}, {0.15, 16, 256}, {0.3, 32, 1024}, {0.4, 128, 8192}};
   const run_control& run = options.run;
   const run_clock clock(run);
   const bool counted = run.work_limit != run_control::no_work_limit;
-  const std::int64_t least = low;
-  int below_best = 0;  // the next of the budgets below the best, in steps of 4 %
+  std::int64_t least = low;  // by proof
+  int below_best = 0;
+  std::size_t round = 0;
+  bool has_failed = true;  // a probe of this round
   for (std::uint32_t i = 0; i < options.probes && least <= high; ++i) {
     if (i != 0 && clock.should_stop()) break;
-    const bool narrow = i != 0 && high - low < high / 256;
-    if (narrow && ++below_best > 3) break;
-    const std::int64_t budget = i == 0 ? high : narrow ? high - high / 25 * below_best : low + (high - low) / 2;
-    if (budget < least) break;
+    low = std::max(low, least);
+    bool is_below = false;
+    if (i != 0 && (low > high || high - low < high / rounds[round].end)) {
+      is_below = round == 0 && below_best < most_below_best && high - high / 25 * (below_best + 1) >= least;
+      if (!is_below) {
+        if (has_failed && ++round == std::size(rounds)) break;
+        has_failed = false;
+        low = std::max(least, high - high / rounds[round].interval);
+      }
+    }
+    if (is_below) ++below_best;
+    const std::int64_t budget = i == 0 ? high : is_below ? high - high / 25 * below_best : low + (high - low) / 2;
 
+    run_control part = clock.limits(rounds[round].share);
+    part.work_limit = share_of(run.work_limit, 1.0 / options.probes);
     std::stop_source stop;
     const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
-    run_control part = clock.limits(1.0 / std::max<std::uint32_t>(2, 11 - std::min<std::uint32_t>(i, 9)));
-    part.work_limit = share_of(run.work_limit, 1.0 / options.probes);
     part.stop = stop.get_token();
     part.on_progress = [&](const progress& news) {
       if (run.on_progress) run.on_progress(news);
-      if (!counted && news.best_objective <= target) stop.request_stop();
+      const bool is_decided = news.best_objective <= target || (std::isfinite(target) && news.lower_bound > target);
+      if (!counted && is_decided) stop.request_stop();
     };
-    const std::optional<std::int64_t> bytes = probe(budget, part);
-    if (bytes) {
-      high = std::min(budget, *bytes) - 1;
-      if (narrow) low = least;
+    const budget_probe found = probe(budget, part);
+    if (found.bytes) {
+      high = std::min(budget, *found.bytes) - 1;
+      if (is_below) low = least;
       below_best = 0;
     } else if (i == 0) {
       return false;
-    } else if (!narrow) {
-      low = budget + 1;
+    } else {
+      if (found.proves_none) least = budget + 1;
+      if (!is_below) low = budget + 1;
+      has_failed = true;
     }
   }
   return true;
@@ -174,12 +197,20 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
         "no schedule takes less than " + std::to_string(g.needed_time) + ", the time of the needed operations";
     return best;
   }
-  least_memory_options bounding;
+  least_memory_within_options bounding;
   bounding.run = clock.limits(0.1);
-  const std::int64_t least = least_memory_bound(p, bounding).bytes;
+  if (options.run.time_limit != std::chrono::nanoseconds::max()) bounding.chain_moments = 12;
+  std::int64_t least = least_memory_within(p, max_time, bounding);  // proven
+  if (least > p.budget()) {
+    best.status = solve_status::infeasible;
+    best.message = "a schedule of at most " + std::to_string(max_time) + " needs at least " + std::to_string(least) +
+                   " bytes; the budget is " + std::to_string(p.budget());
+    best.statistics.own.set("least_bytes", least);
+    return best;
+  }
   std::uint64_t work = 0;
   bool out_of_memory = false;
-  const auto probe = [&](std::int64_t budget, const run_control& part) -> std::optional<std::int64_t> {
+  const auto probe = [&](std::int64_t budget, const run_control& part) -> budget_probe {
     solution answer;
     try {
       answer = solve(p.with_budget(budget), part);
@@ -188,13 +219,15 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
     }
     out_of_memory = out_of_memory || answer.out_of_memory;
     work += answer.statistics.work;
+    const bool proves_none = answer.status == solve_status::infeasible || answer.lower_bound > longest;
+    if (proves_none) least = std::max(least, budget + 1);
     if (!answer.plan || answer.time > longest) {
       if (!best.plan) best.status = answer.status;
-      return std::nullopt;
+      return {{}, proves_none};
     }
     const std::int64_t bytes = answer.peak_bytes;
     if (!best.plan || bytes < best.peak_bytes) best = std::move(answer);
-    return bytes;
+    return {bytes};
   };
   bisect_budgets(least, std::min(p.budget(), g.baseline_peak), options, probe, longest);
   if (out_of_memory && !best.plan) throw std::bad_alloc();
@@ -202,6 +235,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   best.statistics.seconds = clock.seconds();
   best.statistics.work = work;
   best.lower_bound = g.needed_time;
+  best.statistics.own.set("least_bytes", least);
   if (best.plan) {
     best.status = best.peak_bytes <= least ? solve_status::optimal : solve_status::feasible;
     best.message = "the least peak found for a time of at most " + std::to_string(max_time) +

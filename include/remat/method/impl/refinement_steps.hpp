@@ -394,7 +394,7 @@ class refinement_steps {
     for (std::size_t i = moments.size(); i-- > 0 && !part.should_stop();) {
       run_clock one = part.part(i == 0 ? 1 : 0.5);  // the last moments gain most
       // A choice that fills the budget may leave the second part too little: then one that holds less.
-      for (const double room : {1.0, 0.96, 0.9}) {
+      for (const double room : {1.0, 0.99, 0.96, 0.9}) {
         run_clock attempt = one.part(room > 0.95 ? 0.5 : 1);
         if (attempt.should_stop()) break;
         const double limit = std::min(now.best.time, slice.found.time);

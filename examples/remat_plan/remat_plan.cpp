@@ -400,7 +400,7 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
   if (in.step)
     least_within = [p = args.bind_arena ? remat::arena_problem(in.step->instance) : in.step->instance](
                        double longest, const remat::run_control& run) {
-      const bool is_timed = run.time_limit != std::chrono::nanoseconds::max();
+      const bool is_timed = run.has_time_limit();
       return remat::least_memory_within(p, longest, {.chain_moments = is_timed ? 12U : 0U, .run = run});
     };
   for (std::size_t s = 0; s < solvers.size(); ++s) {

@@ -133,7 +133,7 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
   const subject& what = *common.what;
   const double limit = remat::with_rounding(what.baseline_time * (1 + most));
   remat::trade_off_options options;
-  const bool is_counted = common.run.work_limit != remat::run_control::no_work_limit;
+  const bool is_counted = common.run.has_work_limit();
   options.probes = is_counted ? 16 : 64;
   options.run = common.run;
   options.run.on_progress = [&](const remat::progress& news) { common.line->update(news); };

@@ -84,7 +84,7 @@ template <class Solver>
     now.run = run;
     // Under a limit of work an answer must not depend on the solves before it.
     if constexpr (requires { now.cache; })
-      if (run.work_limit != remat::run_control::no_work_limit) now.cache = remat::make_way_cache();
+      if (run.has_work_limit()) now.cache = remat::make_way_cache();
     return solver(within, now);
   });
 }

@@ -82,5 +82,6 @@ TEST_CASE("with a link the bound counts copies") {
 TEST_CASE("a time that nothing can have needs more than the budget; a time that is no number is refused") {
   const problem p = read_training_step(REMAT_TEST_DATA "/graphs/toy-skip-3.json").instance;
   CHECK(least_memory_within(p.with_budget(1 << 30), p.graph().needed_time / 2) == (1 << 30) + 1);
+  CHECK(least_memory_within(p, p.graph().needed_time / 2) == problem::unlimited);
   CHECK_THROWS_AS((void)least_memory_within(p, std::numeric_limits<double>::quiet_NaN()), bad_argument);
 }

@@ -24,8 +24,8 @@ struct least_memory_within_options {
 /// has a link) that exceeds `max_time` proves that every schedule that is fast enough has a higher peak. Bisection
 /// between `least_memory_bound` and the listed order's peak, or the budget of `p` if that is smaller, finds the largest
 /// budget with such a proof, nearly; it ends at intervals below a thousandth. If the proof holds for the budget of `p`,
-/// the result is that budget plus 1. Whatever ends the search, the result is a bound. One search of a bound for each
-/// budget. Throws `bad_argument` for a NaN.
+/// the result is that budget plus 1; `problem::unlimited` if no schedule at all is fast enough. Whatever ends the
+/// search, the result is a bound. One search of a bound for each budget. Throws `bad_argument` for a NaN.
 [[nodiscard]] std::int64_t least_memory_within(const problem& p, double max_time,
                                                const least_memory_within_options& options = {});
 

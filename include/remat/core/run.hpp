@@ -83,6 +83,13 @@ struct run_control {
   /// the solve, and does not change the answer under a limit of work.
   remat::crew* crew = nullptr;
 
+  /// True if the work is limited: then it alone decides how far a solve gets.
+  [[nodiscard]] bool has_work_limit() const noexcept { return work_limit != no_work_limit; }
+  /// True if the time is limited.
+  [[nodiscard]] bool has_time_limit() const noexcept { return time_limit != std::chrono::nanoseconds::max(); }
+  /// True if the time or the work is limited.
+  [[nodiscard]] bool is_limited() const noexcept { return has_work_limit() || has_time_limit(); }
+
   /// Returns the number of threads, at least 1.
   [[nodiscard]] unsigned thread_count() const noexcept {
     return threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
@@ -166,12 +173,12 @@ class run_clock {
   [[nodiscard]] const run_control& control() const noexcept { return control_; }
   /// Returns the time up to the deadline, at least 0; the largest duration if there is no deadline.
   [[nodiscard]] std::chrono::nanoseconds left() const {
-    if (control_.time_limit == std::chrono::nanoseconds::max()) return control_.time_limit;
+    if (!control_.has_time_limit()) return control_.time_limit;
     return std::max(std::chrono::nanoseconds(0), control_.time_limit - elapsed());
   }
   /// Returns the work up to the limit, at least 0; `no_work_limit` if there is no limit.
   [[nodiscard]] std::uint64_t work_left() const noexcept {
-    if (control_.work_limit == run_control::no_work_limit) return control_.work_limit;
+    if (!control_.has_work_limit()) return control_.work_limit;
     return control_.work_limit - std::min(control_.work_limit, work_);
   }
 

@@ -109,7 +109,7 @@ struct budget_probe {
 ///
 /// `probe(budget, run)` makes one solve under `run`, its part of the limits. The first probe is at `high`; if that
 /// fails, no other is made. The next budget is always below the bytes of the best answer, and above those within which
-/// nothing is good enough by proof. Quick probes come first, each for 3 % of the time that is left, until the interval
+/// nothing is good enough by proof. Quick probes come next, each for 3 % of the time that is left, until the interval
 /// is a 64th of the best. A heuristic that finds nothing within a budget may still find something within less, so
 /// budgets of 4, 8 and 12 % below the best follow. The rest of the time goes to four rounds of longer probes, from 6 to
 /// 40 % of what is left each, in intervals below the best.

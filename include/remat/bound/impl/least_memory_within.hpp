@@ -24,7 +24,7 @@ REMAT_INLINE std::int64_t least_memory_within(const problem& p, double max_time,
   any_time.run = clock.limits(0.1);
   std::int64_t low = least_memory_bound(p, any_time).bytes;
   const std::int64_t most = std::min(p.budget(), p.graph().baseline_peak);
-  if (p.graph().needed_time > longest) return std::max(low, p.budget() + 1);
+  if (p.graph().needed_time > longest) return p.has_budget() ? std::max(low, p.budget() + 1) : problem::unlimited;
   turnaround_analysis analysis(p);
   const auto proves = [&](std::int64_t budget, std::uint32_t chain_moments, const run_control& run) {
     if (p.link()) {

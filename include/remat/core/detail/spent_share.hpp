@@ -13,8 +13,8 @@ namespace REMAT_NAMESPACE::detail {
 /// `otherwise`: the answer without any limit.
 [[nodiscard]] inline double spent_share(const run_clock& clock, double otherwise) {
   const run_control& limits = clock.control();
-  const bool has_work = limits.work_limit != run_control::no_work_limit;
-  const bool has_time = limits.time_limit != std::chrono::nanoseconds::max();
+  const bool has_work = limits.has_work_limit();
+  const bool has_time = limits.has_time_limit();
   double out = has_work || has_time ? 0 : otherwise;
   if (has_work)
     out = static_cast<double>(clock.work_done()) / static_cast<double>(std::max<std::uint64_t>(1, limits.work_limit));

@@ -4,7 +4,6 @@
 #include "remat/execute/fit_arena.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -93,8 +92,8 @@ class arena_search {
     const run_control& limits = part.control();
     solution answer = solve_(rounded_.with_budget(budget), limits);
     part.work(answer.statistics.work);
-    const bool timed = limits.time_limit != std::chrono::nanoseconds::max();
-    const bool counted = limits.work_limit != run_control::no_work_limit;
+    const bool timed = limits.has_time_limit();
+    const bool counted = limits.has_work_limit();
     cut_ = (timed && part.elapsed() >= share_of(limits.time_limit, 0.9)) ||
            (counted && answer.statistics.work >= share_of(limits.work_limit, 0.9));
     ++best_.solves;

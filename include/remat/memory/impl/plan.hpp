@@ -4,7 +4,6 @@
 #include "remat/memory/plan.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -183,13 +182,9 @@ inline void pack_first(packing_component& c, std::int64_t low_enough, run_clock&
   }
 }
 
-[[nodiscard]] inline bool is_limited(const run_control& run) noexcept {
-  return run.work_limit != run_control::no_work_limit || run.time_limit != std::chrono::nanoseconds::max();
-}
-
 /// The limits of a search: those of the options, or `further_work`.
 [[nodiscard]] inline run_control limits_of(run_control run) {
-  if (!is_limited(run)) run.work_limit = memory_plan_options::further_work;
+  if (!run.is_limited()) run.work_limit = memory_plan_options::further_work;
   return run;
 }
 
@@ -199,7 +194,7 @@ class plan_search {
   /// Divides the intervals. `capacity`, in bytes, is that of `fit_memory`; negative for `plan_memory`.
   plan_search(std::span<const interval> intervals, const memory_plan_options& options, std::int64_t capacity)
       : options_(options),
-        limited_(is_limited(options.run)),
+        limited_(options.run.is_limited()),
         clock_(limits_of(options.run)),
         components_(divide_intervals(intervals, options.alignment)) {
     for (const packing_component& c : components_) load_ = std::max(load_, c.load);

@@ -4,7 +4,6 @@
 #include "remat/method/automatic.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -267,7 +266,7 @@ class portfolio {
   template <class Solver, class Options>
   static std::function<race_slice(const race_state&, run_clock&)> by_solver(Solver solver, Options options) {
     return [solver, options, own = std::make_shared<lineage>()](const race_state& now, run_clock& clock) {
-      const bool refines = is_limited(clock) && !now.best.is_within(near_bound);
+      const bool refines = clock.control().is_limited() && !now.best.is_within(near_bound);
       race_slice slice;
       if (!own->has_ended) {
         run_clock part = clock.part(refines ? 0.5 : 1);
@@ -286,11 +285,6 @@ class portfolio {
       slice.ended = own->has_ended && !(refines && own->best);
       return slice;
     };
-  }
-
-  [[nodiscard]] static bool is_limited(const run_clock& clock) {
-    return clock.control().work_limit != run_control::no_work_limit ||
-           clock.control().time_limit != std::chrono::nanoseconds::max();
   }
 
   static void refine_alone(lineage& own, const race_state& now, run_clock& clock, solution& found) {

@@ -89,10 +89,9 @@ class race_state {
   constexpr double most = 0.8;
   const run_control& limits = part.control();
   return part.should_stop() ||
-         (limits.work_limit != run_control::no_work_limit &&
+         (limits.has_work_limit() &&
           static_cast<double>(part.work_done()) > most * static_cast<double>(limits.work_limit)) ||
-         (limits.time_limit != std::chrono::nanoseconds::max() &&
-          part.seconds() > most * std::chrono::duration<double>(limits.time_limit).count());
+         (limits.has_time_limit() && part.seconds() > most * std::chrono::duration<double>(limits.time_limit).count());
 }
 
 /// What a part brings back from a slice.
@@ -147,8 +146,8 @@ class race {
   /// `opening`: the clock of what came before the race; its cost is the scale of the first slices.
   stop_reason run(run_clock& clock, const run_clock& opening) {
     const run_control& limits = clock.control();
-    counted_ = limits.work_limit != run_control::no_work_limit;
-    const bool timed = limits.time_limit != std::chrono::nanoseconds::max();
+    counted_ = limits.has_work_limit();
+    const bool timed = limits.has_time_limit();
     if (!counted_ && !timed) return run_each_once(clock);
     const double total = left(clock);
     first_slice_ = std::clamp(0.5 * cost(opening), 0.002 * total, 0.04 * total);

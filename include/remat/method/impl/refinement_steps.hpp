@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -107,10 +106,8 @@ class refinement_steps {
 
   [[nodiscard]] bool is_small() const noexcept { return problem_.graph().num_operations <= refined_solver::small_step; }
   [[nodiscard]] bool is_large() const noexcept { return problem_.graph().num_operations > refined_solver::large_step; }
-  [[nodiscard]] bool is_counted() const noexcept { return clock_->control().work_limit != run_control::no_work_limit; }
-  [[nodiscard]] bool is_timed() const noexcept {
-    return !is_counted() && clock_->control().time_limit != std::chrono::nanoseconds::max();
-  }
+  [[nodiscard]] bool is_counted() const noexcept { return clock_->control().has_work_limit(); }
+  [[nodiscard]] bool is_timed() const noexcept { return !is_counted() && clock_->control().has_time_limit(); }
   [[nodiscard]] bool meets_bound() const noexcept { return best_.is_within(options_.gap); }
   [[nodiscard]] bool is_stopped() const noexcept { return stopped_ != stop_reason::none; }
   /// True: a limit is spent, or there is nothing to do.
@@ -348,7 +345,7 @@ class refinement_steps {
     std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
     if (is_counted())
       most = std::min(part.work_left(), most / mip_operations_per_work) * mip_operations_per_work;
-    else if (limits.time_limit == std::chrono::nanoseconds::max())
+    else if (!limits.has_time_limit())
       most = unlimited_joint_work * mip_operations_per_work;
     const std::uint64_t before = joint_->work();
     const double needed = problem_.graph().needed_time;
@@ -363,9 +360,8 @@ class refinement_steps {
 
   [[nodiscard]] static solution run_exact(const problem& p, run_clock& part, exact_options searching) {
     searching.run = part.control();
-    const bool is_unlimited = searching.run.work_limit == run_control::no_work_limit &&
-                              searching.run.time_limit == std::chrono::nanoseconds::max();
-    if (is_unlimited) searching.run.work_limit = refine_options{}.default_moves / 4 * p.graph().num_operations;
+    if (!searching.run.is_limited())
+      searching.run.work_limit = refine_options{}.default_moves / 4 * p.graph().num_operations;
     solution s = solve_within_memory(part, [&] { return exact(p, searching); });
     part.work(s.statistics.work);
     s.by = by_part(refined_solver::name, s.by);
@@ -445,8 +441,7 @@ class refinement_steps {
 
   race_slice evict_at_random(const race_state& now, run_clock& part) {
     const run_control& limits = part.control();
-    const bool is_timed =
-        limits.work_limit == run_control::no_work_limit && limits.time_limit != std::chrono::nanoseconds::max();
+    const bool is_timed = !limits.has_work_limit() && limits.has_time_limit();
     evict_options wider;
     wider.random_passes = is_timed ? std::numeric_limits<std::uint64_t>::max() : 200;
     wider.run = limits;

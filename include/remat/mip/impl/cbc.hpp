@@ -304,7 +304,7 @@ class conversation {
     if (best_.clock.should_stop()) return best_.finish(best_.stopped_status());
     if (model_.num_columns() == 0) return best_.without_columns();  // CBC cannot solve such a model
 
-    const bool timed = options_.run.time_limit != std::chrono::nanoseconds::max();
+    const bool timed = options_.run.has_time_limit();
     const child_task task{model_, options_, with_start,
                           timed ? std::chrono::duration<double>(best_.clock.left()).count() : mip_model::infinite,
                           backend_.preprocess};

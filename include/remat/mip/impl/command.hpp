@@ -157,7 +157,7 @@ class command_run {
 
   [[nodiscard]] std::string command_line(const std::string& mps, const std::string& answer) const {
     double seconds = 10'000'000;
-    if (options_.run.time_limit != std::chrono::nanoseconds::max())
+    if (options_.run.has_time_limit())
       seconds = std::min(seconds, 0.95 * std::chrono::duration<double>(best_.clock.left()).count());
     constexpr std::uint64_t max_number = 2147483647;
     std::string line = backend_.command;
@@ -250,8 +250,7 @@ REMAT_INLINE mip_result command_backend::solve(const mip_model& model, const mip
   for (const char* word : {"{mps}", "{solution}"})
     if (command.find(word) == std::string::npos)
       throw bad_argument("command: \"" + command + "\" has no " + word + "; the command needs {mps} and {solution}");
-  if (options.run.work_limit != run_control::no_work_limit &&
-      options.run.time_limit == std::chrono::nanoseconds::max() && command.find("{nodes}") == std::string::npos)
+  if (options.run.has_work_limit() && !options.run.has_time_limit() && command.find("{nodes}") == std::string::npos)
     throw bad_argument("command: \"" + command +
                        "\" has no {nodes}, so a limit of work cannot end it; set a time limit, too");
   return detail::mip_commands::command_run(*this, model, options).run();

@@ -139,7 +139,7 @@ struct windows_found {
 [[nodiscard]] inline std::vector<windows_found> anneal_windows_together(const problem& p, const schedule& from,
                                                                         double time, double target, run_clock& clock) {
   const run_control& control = clock.control();
-  const bool is_counted = control.work_limit != run_control::no_work_limit;
+  const bool is_counted = control.has_work_limit();
   const std::size_t members = control.crew != nullptr ? control.crew->members() : control.thread_count();
   const std::size_t count = is_counted ? 2 : std::clamp<std::size_t>(members, 1, 16);
   const std::vector<std::uint32_t> computes = computes_of(from);

@@ -52,7 +52,7 @@ class annealing_search {
   /// without one the time. Returns the best schedule seen.
   [[nodiscard]] round_answer anneal(std::span<const std::uint32_t> from, double hot, const run_control& limits) {
     run_clock clock(limits);
-    const bool counted = limits.work_limit != run_control::no_work_limit;
+    const bool counted = limits.has_work_limit();
     const std::uint64_t moves = counted ? limits.work_limit / work_of::move : run_control::no_work_limit;
     if (moves == 0 || clock.should_stop()) return {};
     plan_.load(from);
@@ -133,8 +133,7 @@ class refinement {
         clock_(options.run),
         searches_(searches_of(options, p.graph().num_operations)),
         rounds_(std::max(1U, options.rounds)),
-        by_work_(options.run.work_limit != run_control::no_work_limit ||
-                 options.run.time_limit == std::chrono::nanoseconds::max()),
+        by_work_(options.run.has_work_limit() || !options.run.has_time_limit()),
         limit_(std::chrono::duration<double>(options.run.time_limit).count()),
         pool_(p) {
     if (std::isnan(options.lower_bound)) throw bad_argument("refine: the lower bound is not a number");
@@ -185,8 +184,7 @@ class refinement {
   }
 
   [[nodiscard]] std::uint64_t all_moves() const {
-    return options_.run.work_limit != run_control::no_work_limit ? options_.run.work_limit / work_of::move
-                                                                 : options_.default_moves;
+    return options_.run.has_work_limit() ? options_.run.work_limit / work_of::move : options_.default_moves;
   }
 
   /// A short one, which shows how long a move takes.

@@ -4,7 +4,6 @@
 #include "remat/solver/frontier.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <new>
@@ -126,6 +125,7 @@ REMAT_INLINE bool bisect_budgets(std::int64_t low, std::int64_t high, const trad
                                  double target) {
   if (options.probes == 0) throw bad_argument("bisect_budgets: probes is 0; it must be at least 1");
   constexpr int most_below_best = 3;  // in steps of a 25th
+  constexpr double first_share = 0.2;
   // Probes of a round take a share of the time that is left, begin in an interval below the best of a part of it, and
   // end at another. The first round has the whole interval.
   struct round_of_probes {
@@ -136,7 +136,7 @@ REMAT_INLINE bool bisect_budgets(std::int64_t low, std::int64_t high, const trad
       {0.03, 1, 64}, {0.06, 16, 128}, {0.15, 16, 256}, {0.3, 32, 1024}, {0.4, 128, 8192}};
   const run_control& run = options.run;
   const run_clock clock(run);
-  const bool counted = run.work_limit != run_control::no_work_limit;
+  const bool counted = run.has_work_limit();
   std::int64_t least = low;  // by proof
   int below_best = 0;
   std::size_t round = 0;
@@ -156,7 +156,7 @@ REMAT_INLINE bool bisect_budgets(std::int64_t low, std::int64_t high, const trad
     if (is_below) ++below_best;
     const std::int64_t budget = i == 0 ? high : is_below ? high - high / 25 * below_best : low + (high - low) / 2;
 
-    run_control part = clock.limits(rounds[round].share);
+    run_control part = clock.limits(i == 0 ? first_share : rounds[round].share);
     part.work_limit = share_of(run.work_limit, 1.0 / options.probes);
     std::stop_source stop;
     const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
@@ -199,7 +199,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   }
   least_memory_within_options bounding;
   bounding.run = clock.limits(0.1);
-  if (options.run.time_limit != std::chrono::nanoseconds::max()) bounding.chain_moments = 12;
+  if (options.run.has_time_limit()) bounding.chain_moments = 12;
   std::int64_t least = least_memory_within(p, max_time, bounding);  // proven
   if (least > p.budget()) {
     best.status = solve_status::infeasible;

@@ -4,7 +4,6 @@
 #include "remat/treewidth/decompose.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -127,7 +126,7 @@ class solver {
       while (!must_stop()) {
         piece* worst = widest(root_);
         if (worst == nullptr || is_proven(*worst) || worst->width <= options_.target_width) break;
-        if (worst->round >= options_.rounds && !limited()) break;
+        if (worst->round >= options_.rounds && !options_.run.is_limited()) break;
         search(*worst);
         ++out.statistics.rounds;
       }
@@ -145,10 +144,6 @@ class solver {
   }
 
  private:
-  [[nodiscard]] bool limited() const {
-    return options_.run.time_limit != std::chrono::nanoseconds::max() ||
-           options_.run.work_limit != run_control::no_work_limit;
-  }
   [[nodiscard]] bool must_stop() const { return clock_.should_stop(); }
   [[nodiscard]] bool is_proven(const piece& p) const { return p.width <= low_; }
 
@@ -607,7 +602,7 @@ REMAT_INLINE piece_kind decompose_pieces() {
 
 REMAT_INLINE decomposition_result decompose(const undirected_graph& g, const decompose_options& options) {
   if ((detail::decomposing::members_of(options.run) > 1 || options.run.thread_count() > 1) &&
-      options.run.work_limit == run_control::no_work_limit && options.run.time_limit != std::chrono::nanoseconds::max())
+      !options.run.has_work_limit() && options.run.has_time_limit())
     return detail::decomposing::solve_together(g, options);
   return detail::decomposing::solver(g, options).run();
 }

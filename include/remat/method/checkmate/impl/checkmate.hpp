@@ -442,9 +442,7 @@ class search {
       best_.message = "integer program: not built: " + std::string(ending_of_building(program));
       return;
     }
-    const bool is_limited = clock_.control().work_limit != run_control::no_work_limit ||
-                            clock_.control().time_limit != std::chrono::nanoseconds::max();
-    const std::uint64_t max_nodes = is_limited ? mip_options::no_node_limit : options_.default_nodes;
+    const std::uint64_t max_nodes = clock_.control().is_limited() ? mip_options::no_node_limit : options_.default_nodes;
     const mip_result r = solve_for_schedule(program, part, 1, max_nodes, "program", "integer program");
     note("program_phases", program.phases());
     note("program_decisions", program.decisions());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -134,9 +133,7 @@ class search {
     if (best_.found && options_.warm_start)
       if (auto values = program.encode(best_.choices)) solving.start = std::move(*values);
     solving.run = clock_.limits();
-    if (solving.run.work_limit != run_control::no_work_limit ||
-        solving.run.time_limit == std::chrono::nanoseconds::max())
-      solving.max_nodes = options_.nodes;
+    if (solving.run.has_work_limit() || !solving.run.has_time_limit()) solving.max_nodes = options_.nodes;
     solving.run.on_progress = [this](const progress& of_backend) {
       clock_.report({.solver = "hierarchical_ilp",
                      .stage = "integer program",

@@ -81,8 +81,7 @@ inline constexpr double columns_squared_per_work = 12.5;
 
 /// True if the limit on work pays for the first linear program of an integer program.
 [[nodiscard]] inline bool pays_for_program(const run_control& run, double columns) noexcept {
-  return run.work_limit == run_control::no_work_limit ||
-         columns * columns <= static_cast<double>(run.work_limit) * columns_squared_per_work;
+  return !run.has_work_limit() || columns * columns <= static_cast<double>(run.work_limit) * columns_squared_per_work;
 }
 
 /// A way with its operations under other indices: `names` has the one of each operation of the sub-graph.

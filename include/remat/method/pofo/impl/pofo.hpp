@@ -56,7 +56,7 @@ class chain_copies {
       // Long chains have most choices. Short ones are solved at once, so they go first where limits may end the search.
       std::vector<cut_list> chains = short_ones_first(chains_of_line(line, options_.max_stages));
       const std::size_t finest = chains.back().size();
-      if (!is_limited()) std::reverse(chains.begin(), chains.end());
+      if (!options_.run.is_limited()) std::reverse(chains.begin(), chains.end());
       for (const cut_list& cuts : chains) {
         if (is_over()) break;
         chain_program program(p_.graph(), line, cuts);
@@ -95,10 +95,6 @@ class chain_copies {
     return best_.status == solve_status::infeasible || best_.is_within(options_.gap) || clock_.should_stop();
   }
 
-  [[nodiscard]] bool is_limited() const {
-    return options_.run.time_limit != run_control{}.time_limit || options_.run.work_limit != run_control::no_work_limit;
-  }
-
   /// Takes the answer of `rotor`, which makes no copies. Its bound does not hold for schedules with copies.
   void recompute_alone() {
     solution s = solve_part(clock_, rotor_share, rotor, p_.without_link(), options_of_rotor(options_));
@@ -124,13 +120,13 @@ class chain_copies {
     if (best_.plan) filling.max_lost = (best_.time - p_.graph().needed_time) * 1.3;
     if (program.fill(clock_, filling) != fill_outcome::filled) return;
     ++chains_;
-    if (is_limited()) try_larger_budgets(program);  // the cheaper part first
+    if (options_.run.is_limited()) try_larger_budgets(program);  // the cheaper part first
     const std::size_t runs = is_finest ? counts.size() : 2;
     for (std::size_t k = 0; k < runs; ++k) {
       if (is_over()) return;
       try_backlogs(program, counts[k]);
     }
-    if (!is_limited()) try_larger_budgets(program);
+    if (!options_.run.is_limited()) try_larger_budgets(program);
   }
 
   void try_backlogs(const chain_program& program, const count& how) {

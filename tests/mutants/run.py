@@ -75,7 +75,8 @@ class core_list:
     flags = ["-O1", "-DREMAT_TEST_DATA=\"" + os.path.join(ROOT, "tests", "data") + "\""]
     libraries = []
     tests = {name: name.replace(".", "/") + "_test.cpp" for name in
-             ["schedule.check", "schedule.engine_times", "memory.check", "bound.max_flow", "bound.least_memory", "bound.moment_cut",
+             ["schedule.check", "schedule.engine_times", "memory.check", "bound.max_flow",
+              "bound.least_memory", "bound.least_memory_within", "bound.moment_cut",
               "bound.moment_branch", "bound.turnaround", "schedule.lifetime", "schedule.simplify", "schedule.streams",
               "memory.plan", "solver.accept", "laws.metamorphic", "laws.answer"]}
     of_packages = {"laws.metamorphic": "cbc", "laws.answer": "cbc"}

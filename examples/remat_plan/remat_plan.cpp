@@ -397,11 +397,10 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
     together = solve_together(common, solvers, budgets,
                               [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); });
   least_bytes_within least_within;
-  if (in.step)
+  if (in.step && args.max_overhead)
     least_within = [p = args.bind_arena ? remat::arena_problem(in.step->instance) : in.step->instance](
                        double longest, const remat::run_control& run) {
-      const bool is_timed = run.has_time_limit();
-      return remat::least_memory_within(p, longest, {.chain_moments = is_timed ? 12U : 0U, .run = run});
+      return remat::least_memory_within(p, longest, remat::least_memory_within_options::under(run));
     };
   for (std::size_t s = 0; s < solvers.size(); ++s) {
     std::vector<outcome> some;

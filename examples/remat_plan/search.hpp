@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -131,28 +130,22 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
 [[nodiscard]] inline outcome solve_for_memory(const solving& common, const named_solver& solver, double most,
                                               const least_bytes_within& least_within) {
   const subject& what = *common.what;
-  const double limit = remat::with_rounding(what.baseline_time * (1 + most));
+  const double longest = what.baseline_time * (1 + most), limit = remat::with_rounding(longest);
   remat::trade_off_options options;
-  const bool is_counted = common.run.has_work_limit();
-  options.probes = is_counted ? 16 : 64;
+  options.probes = common.run.has_work_limit() ? 16 : 64;
   options.run = common.run;
   options.run.on_progress = [&](const remat::progress& news) { common.line->update(news); };
   const remat::run_clock clock(common.run);
   common.line->begin(solver.name + ", least memory for " + remat::format_percent(most) + " overhead",
                      common.run.time_limit);
   std::int64_t least = what.least_bytes;  // proven
-  if (least_within) {
-    remat::run_control bounding = clock.limits(0.1);
-    if (is_counted) bounding.time_limit = std::chrono::nanoseconds::max();
-    least = std::max(least, least_within(limit, bounding));
-  }
+  if (least_within) least = std::max(least, least_within(longest, clock.limits(0.1)));
   std::optional<outcome> best;
   outcome last;
   const auto probe = [&](std::int64_t budget, const remat::run_control& run) -> remat::budget_probe {
     last = guarded(what, solver, budget, run);
     const bool proves_none =
         last.status == remat::solve_status::infeasible || (last.lower_bound && *last.lower_bound > limit);
-    if (proves_none) least = std::max(least, budget + 1);
     if (!last.time || *last.time > limit) return {{}, proves_none};
     if (!best || last.bound_bytes() < best->bound_bytes()) best = last;
     return {last.bound_bytes()};
@@ -160,7 +153,7 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
   // A schedule that is fast enough ends a solve, but not if its arena may be too large.
   const double enough = solver.binds_arena ? -std::numeric_limits<double>::infinity() : limit;
   options.run.time_limit = clock.limits().time_limit;
-  remat::bisect_budgets(std::min(least, what.baseline_bytes), what.baseline_bytes, options, probe, enough);
+  least = remat::bisect_budgets(least, what.baseline_bytes, options, probe, enough).least;
   common.line->finish();
 
   outcome out = best ? *std::move(best) : outcome{};

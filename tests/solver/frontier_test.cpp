@@ -118,13 +118,13 @@ TEST_CASE("bisection finds the least budget that is good enough, nearly, within 
       best = budget;
       return {budget};
     };
-    CHECK(bisect_budgets(0, 1000, {.run = {.work_limit = 24 * 24}}, probe));
+    CHECK(bisect_budgets(0, 1000, {.run = {.work_limit = 24 * 24}}, probe).found);
     CHECK(best >= least);
     CHECK(best <= least + 4);  // the bisection ends at an interval of a 256th
     CHECK(probes <= 24);
   }
   const auto never = [](std::int64_t, const run_control&) { return budget_probe(); };
-  CHECK_FALSE(bisect_budgets(0, 1000, {}, never));
+  CHECK_FALSE(bisect_budgets(0, 1000, {}, never).found);
   CHECK_THROWS_AS((void)bisect_budgets(0, 1000, {.probes = 0}, never), bad_argument);
 }
 
@@ -148,7 +148,9 @@ TEST_CASE("progress that is good enough stops a probe, and a limit of work does 
       CHECK(run.stop.stop_requested() == !counted);
       return {{}, true};
     };
-    CHECK_FALSE(bisect_budgets(0, 10, options, proof, 1.5));
+    const budget_bisection none = bisect_budgets(0, 10, options, proof, 1.5);
+    CHECK_FALSE(none.found);
+    CHECK(none.least == 11);
   }
 }
 
@@ -159,7 +161,8 @@ TEST_CASE("bisection probes no budget below one that is proven to be too small")
     if (budget < 60'000) return {{}, true};
     return budget < 70'000 ? budget_probe{} : budget_probe{budget};
   };
-  CHECK(bisect_budgets(0, 100'000, {.probes = 64}, probe));
+  const budget_bisection made = bisect_budgets(0, 100'000, {.probes = 64}, probe);
+  CHECK(made.found);
   std::int64_t proven = -1, best = 100'001;
   for (const std::int64_t budget : budgets) {
     CHECK(budget > proven);
@@ -170,6 +173,7 @@ TEST_CASE("bisection probes no budget below one that is proven to be too small")
   CHECK(best >= 70'000);
   CHECK(best <= 70'000 + 100'000 / 2048);
   CHECK(proven > 40'000);
+  CHECK(made.least == proven + 1);
 }
 
 TEST_CASE("budgets are solved in ascending order, equal ones once, and answers are handed on where they are better") {

@@ -15,6 +15,11 @@ struct least_memory_within_options {
   /// some hundred operations, and raises the bound by a fifth to a third where a good part of the step runs again.
   std::uint32_t chain_moments = 0;
   run_control run{};  ///< `stop` and `time_limit` end the search; the other fields are not used
+
+  /// For the limits of `run`: with chains of moments if its time is limited, as they may take long.
+  [[nodiscard]] static least_memory_within_options under(const run_control& run) {
+    return {.chain_moments = run.has_time_limit() ? 12U : 0U, .run = run};
+  }
 };
 
 /// Returns a lower bound, in bytes, on the peak of every schedule that takes at most `max_time`, in the cost model's

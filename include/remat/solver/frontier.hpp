@@ -105,6 +105,12 @@ struct budget_probe {
   bool proves_none = false;             ///< proven: no answer within the budget is good enough
 };
 
+/// What `bisect_budgets` has come to.
+struct budget_bisection {
+  bool found = false;      ///< the first probe was good enough
+  std::int64_t least = 0;  ///< nothing within fewer bytes is good enough: `low`, or what probes have proven
+};
+
 /// The least budget between `low` and `high`, in bytes, that `probe` finds good enough, by bisection.
 ///
 /// `probe(budget, run)` makes one solve under `run`, its part of the limits. The first probe is at `high`; if that
@@ -115,12 +121,12 @@ struct budget_probe {
 /// 40 % of what is left each, in intervals below the best.
 ///
 /// A solve is stopped as soon as its progress reports an objective of at most `target`, or a lower bound above it,
-/// except under a limit of work: then the work alone decides. Each probe gets an equal part of the work. Returns true
-/// if the first probe was good enough. Throws `bad_argument` for `probes` = 0. Cancellation: as `probe`; the deadline
-/// and the stop token are polled before each probe but the first.
-bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options,
-                    const std::function<budget_probe(std::int64_t budget, const run_control& run)>& probe,
-                    double target = -std::numeric_limits<double>::infinity());
+/// except under a limit of work: then the work alone decides. Each probe gets an equal part of the work. Throws
+/// `bad_argument` for `probes` = 0. Cancellation: as `probe`; the deadline and the stop token are polled before each
+/// probe but the first.
+budget_bisection bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options,
+                                const std::function<budget_probe(std::int64_t budget, const run_control& run)>& probe,
+                                double target = -std::numeric_limits<double>::infinity());
 
 /// The dual problem: a schedule of at most `max_time` with as little memory as `solve` finds, by bisection over
 /// budgets (`bisect_budgets`) between a lower bound (`least_memory_within`, which gets at most a tenth of the time) and

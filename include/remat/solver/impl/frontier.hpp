@@ -120,9 +120,9 @@ REMAT_INLINE piece_kind frontier_points(std::string_view solver, problem_solver 
   return {detail::frontier::kind_of(solver), open};
 }
 
-REMAT_INLINE bool bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options,
-                                 const std::function<budget_probe(std::int64_t budget, const run_control& run)>& probe,
-                                 double target) {
+REMAT_INLINE budget_bisection
+bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options,
+               const std::function<budget_probe(std::int64_t budget, const run_control& run)>& probe, double target) {
   if (options.probes == 0) throw bad_argument("bisect_budgets: probes is 0; it must be at least 1");
   constexpr int most_below_best = 3;  // in steps of a 25th
   constexpr double first_share = 0.2;
@@ -137,7 +137,8 @@ REMAT_INLINE bool bisect_budgets(std::int64_t low, std::int64_t high, const trad
   const run_control& run = options.run;
   const run_clock clock(run);
   const bool counted = run.has_work_limit();
-  std::int64_t least = low;  // by proof
+  budget_bisection out{.least = low};
+  std::int64_t& least = out.least;
   int below_best = 0;
   std::size_t round = 0;
   bool has_failed = true;  // a probe of this round
@@ -171,15 +172,15 @@ REMAT_INLINE bool bisect_budgets(std::int64_t low, std::int64_t high, const trad
       high = std::min(budget, *found.bytes) - 1;
       if (is_below) low = least;
       below_best = 0;
-    } else if (i == 0) {
-      return false;
+      out.found = true;
     } else {
       if (found.proves_none) least = budget + 1;
+      if (i == 0) break;
       if (!is_below) low = budget + 1;
       has_failed = true;
     }
   }
-  return true;
+  return out;
 }
 
 REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
@@ -197,10 +198,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
         "no schedule takes less than " + std::to_string(g.needed_time) + ", the time of the needed operations";
     return best;
   }
-  least_memory_within_options bounding;
-  bounding.run = clock.limits(0.1);
-  if (options.run.has_time_limit()) bounding.chain_moments = 12;
-  std::int64_t least = least_memory_within(p, max_time, bounding);  // proven
+  std::int64_t least = least_memory_within(p, max_time, least_memory_within_options::under(clock.limits(0.1)));
   if (least > p.budget()) {
     best.status = solve_status::infeasible;
     best.message = "a schedule of at most " + std::to_string(max_time) + " needs at least " + std::to_string(least) +
@@ -220,7 +218,6 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
     out_of_memory = out_of_memory || answer.out_of_memory;
     work += answer.statistics.work;
     const bool proves_none = answer.status == solve_status::infeasible || answer.lower_bound > longest;
-    if (proves_none) least = std::max(least, budget + 1);
     if (!answer.plan || answer.time > longest) {
       if (!best.plan) best.status = answer.status;
       return {{}, proves_none};
@@ -229,7 +226,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
     if (!best.plan || bytes < best.peak_bytes) best = std::move(answer);
     return {bytes};
   };
-  bisect_budgets(least, std::min(p.budget(), g.baseline_peak), options, probe, longest);
+  least = bisect_budgets(least, std::min(p.budget(), g.baseline_peak), options, probe, longest).least;
   if (out_of_memory && !best.plan) throw std::bad_alloc();
   best.out_of_memory = out_of_memory;
   best.statistics.seconds = clock.seconds();

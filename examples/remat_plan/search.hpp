@@ -152,7 +152,7 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
   };
   // A schedule that is fast enough ends a solve, but not if its arena may be too large.
   const double enough = solver.binds_arena ? -std::numeric_limits<double>::infinity() : limit;
-  options.run.time_limit = clock.limits().time_limit;
+  options.run.time_limit = clock.left();
   least = remat::bisect_budgets(least, what.baseline_bytes, options, probe, enough).least;
   common.line->finish();
 

@@ -49,7 +49,11 @@ TEST_CASE("with an exact solver, the least memory is the least") {
       REQUIRE(*proven == least.peak_bytes);  // each solve is exact
       REQUIRE(least.status == solve_status::optimal);
       // One byte less: no schedule is fast enough.
-      if (least.peak_bytes > 0) REQUIRE(test::least_time(p.with_budget(least.peak_bytes - 1)) > most);
+      if (least.peak_bytes > 0) {
+        const problem tighter = p.with_budget(least.peak_bytes - 1);
+        REQUIRE(test::least_time(tighter) > most);
+        REQUIRE(least_memory_for(tighter, most, exact).status == solve_status::infeasible);
+      }
       ++found;
       below_listed += least.peak_bytes < s.baseline_peak;
     }

@@ -226,7 +226,9 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
     if (!best.plan || bytes < best.peak_bytes) best = std::move(answer);
     return {bytes};
   };
-  least = bisect_budgets(least, std::min(p.budget(), g.baseline_peak), options, probe, longest).least;
+  trade_off_options rest = options;
+  rest.run.time_limit = clock.left();
+  least = bisect_budgets(least, std::min(p.budget(), g.baseline_peak), rest, probe, longest).least;
   if (out_of_memory && !best.plan) throw std::bad_alloc();
   best.out_of_memory = out_of_memory;
   best.statistics.seconds = clock.seconds();
@@ -237,6 +239,8 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
     best.status = best.peak_bytes <= least ? solve_status::optimal : solve_status::feasible;
     best.message = "the least peak found for a time of at most " + std::to_string(max_time) +
                    (out_of_memory ? "; out of memory" : "");
+  } else if (least > p.budget()) {
+    best.status = solve_status::infeasible;
   } else if (best.status != solve_status::infeasible && best.status != solve_status::cancelled) {
     best.status = solve_status::timeout;
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -290,16 +291,152 @@ TEST_CASE("a part without memory ends, and the others go on; other exceptions le
   CHECK_THROWS_WITH_AS(g.all.run(second, second), "defect", std::runtime_error);
 }
 
+TEST_CASE("under a time limit with two threads, a lane hands on what it has found while the other one's slice runs") {
+  fixture f;
+  std::atomic<bool> is_told{false}, was_told{false};
+  double known = 0;
+  race_part patient = fixture::worker("patient", 0);
+  patient.first_share = 0.9;
+  patient.run = [&](const race_state&, run_clock& clock) {
+    while (!is_told && !clock.should_stop()) std::this_thread::yield();
+    was_told = was_told || is_told;
+    return race_slice{};
+  };
+  race_part finder = fixture::worker("finder", 0);
+  finder.run = [&](const race_state& now, run_clock&) {
+    race_slice slice;
+    slice.found.lower_bound = known = now.best.lower_bound + 0.5;
+    slice.ended = true;
+    return slice;
+  };
+  race_part hears = fixture::worker("hears", 0);
+  hears.first_share = 0.9;
+  hears.run = [&](const race_state& now, run_clock& clock) {
+    race_slice slice;
+    is_told = now.best.lower_bound == known && now.instance.known_bound() == known;
+    while (!was_told && !clock.should_stop()) std::this_thread::yield();
+    slice.found.lower_bound = now.best.time;
+    return slice;
+  };
+  for (const race_part& part : {patient, finder, hears}) f.all.add(part);
+  run_control minutes;
+  minutes.time_limit = std::chrono::minutes(10);
+  minutes.threads = 2;
+  run_clock clock(minutes);
+  CHECK(f.all.run(clock, clock) == stop_reason::none);
+  CHECK(was_told);
+}
+
+TEST_CASE("under a time limit with two threads, the lane that closes the gap ends the other one's slice") {
+  fixture f;
+  std::atomic<bool> waits{false}, is_stopped{false};
+  race_part patient = fixture::worker("patient", 0);
+  patient.first_share = 0.9;
+  patient.run = [&](const race_state&, run_clock& clock) {
+    waits = true;
+    while (!clock.should_stop()) std::this_thread::yield();
+    is_stopped = clock.control().stop.stop_requested();
+    return race_slice{};
+  };
+  race_part closes = fixture::worker("closes", 0);
+  closes.run = [&](const race_state& now, run_clock& clock) {
+    while (!waits && !clock.should_stop()) std::this_thread::yield();
+    race_slice slice;
+    slice.found.lower_bound = now.best.time;
+    return slice;
+  };
+  f.all.add(patient);
+  f.all.add(closes);
+  run_control minutes;
+  minutes.time_limit = std::chrono::minutes(10);
+  minutes.threads = 2;
+  run_clock clock(minutes);
+  CHECK(f.all.run(clock, clock) == stop_reason::none);  // not cancelled: the caller has not asked for it
+  CHECK(is_stopped);
+}
+
+TEST_CASE(
+    "in lanes, parts that share something or run alone have no company, and the closing part has all threads last") {
+  fixture f;
+  std::atomic<int> sharing{0}, running{0}, slices{0};
+  std::atomic<bool> wrong{false};
+  unsigned closing_threads = 0;
+  const auto guarded = [&](std::string_view name, std::uint32_t shares, bool alone) {
+    race_part part = fixture::worker(name, 0);
+    part.shares = shares;
+    part.runs_alone = alone;
+    part.run = [&, shares, alone](const race_state& now, run_clock&) {
+      if (shares != 0 && ++sharing > 1) wrong = true;
+      if (++running > 1 && alone) wrong = true;
+      for (int i = 0; i < 100; ++i) std::this_thread::yield();
+      if (alone && running > 1) wrong = true;
+      race_slice slice;
+      slice.found.lower_bound = now.best.lower_bound;
+      slice.ended = ++slices > 200;
+      --running;
+      if (shares != 0) --sharing;
+      return slice;
+    };
+    return part;
+  };
+  f.all.add(guarded("a", 1, false));
+  f.all.add(guarded("b", 1, false));
+  f.all.add(guarded("c", 0, true));
+  f.all.add(guarded("d", 0, false));
+  race_part closing = fixture::worker("closing", 0);
+  closing.is_closing = true;
+  closing.run = [&](const race_state& now, run_clock& clock) {
+    race_slice slice;
+    closing_threads = clock.control().thread_count();
+    if (slices > 200 && closing_threads == 4) slice.found.lower_bound = now.best.time;
+    return slice;
+  };
+  f.all.add(closing);
+  run_control minutes;
+  minutes.time_limit = std::chrono::minutes(10);
+  minutes.threads = 4;
+  run_clock clock(minutes);
+  CHECK(f.all.run(clock, clock) == stop_reason::none);
+  CHECK(!wrong);
+  CHECK(slices > 200);
+  CHECK(f.order.back() == "closing");
+  CHECK(closing_threads == 4);
+}
+
+TEST_CASE("in lanes, an exception leaves the race and stops the other lane") {
+  fixture f;
+  std::atomic<bool> waits{false};
+  race_part patient = fixture::worker("patient", 0);
+  patient.first_share = 0.9;
+  patient.run = [&](const race_state&, run_clock& clock) {
+    waits = true;
+    while (!clock.should_stop()) std::this_thread::yield();
+    return race_slice{};
+  };
+  race_part wrong = fixture::worker("wrong", 0);
+  wrong.run = [&](const race_state&, run_clock& clock) -> race_slice {
+    while (!waits && !clock.should_stop()) std::this_thread::yield();
+    throw std::runtime_error("defect");
+  };
+  f.all.add(patient);
+  f.all.add(wrong);
+  run_control minutes;
+  minutes.time_limit = std::chrono::minutes(10);
+  minutes.threads = 2;
+  run_clock clock(minutes);
+  CHECK_THROWS_WITH_AS(f.all.run(clock, clock), "defect", std::runtime_error);
+}
+
 TEST_CASE("schedules to start from stand in the order of their times, each time once, a dozen at most") {
   fixture f;
   for (const double time : {5.0, 3.0, 9.0, 3.0, 4.0}) f.state.add_start(*f.state.best.plan, time);
   CHECK(f.state.starts.size() == 4);
   schedule fastest{{step::compute(op_id{0})}};
   f.state.add_start(fastest, 1.0);
-  CHECK(f.state.starts.front() == fastest);
+  CHECK(*f.state.starts.front() == fastest);
   for (int i = 0; i < 40; ++i) f.state.add_start(*f.state.best.plan, 2 + 0.01 * i);
   CHECK(f.state.starts.size() == 12);
-  CHECK(f.state.starts.front() == fastest);
+  CHECK(*f.state.starts.front() == fastest);
 }
 
 TEST_CASE("what different parts have found are different starts, each part's fastest") {

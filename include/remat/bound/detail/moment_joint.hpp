@@ -47,7 +47,7 @@ class moment_joint {
   }
 
   /// The bound on the recomputation so far.
-  [[nodiscard]] double bound() const noexcept { return std::min(best_, cutoff_); }
+  [[nodiscard]] double bound() const noexcept { return std::min(std::max(best_, tree_bound()), cutoff_); }
   /// True if more work cannot raise the bound.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   /// Operations on coefficients so far.
@@ -111,8 +111,9 @@ class moment_joint {
     return is_done;
   }
 
-  /// Takes the bound of the present program over, rounded down.
-  void take_bound() { best_ = std::max(best_, tree_->bound() / unit_ * (1 - 0x1p-50)); }
+  /// The bound of the present program, rounded down.
+  [[nodiscard]] double tree_bound() const noexcept { return tree_ ? tree_->bound() / unit_ * (1 - 0x1p-50) : 0; }
+  void take_bound() { best_ = std::max(best_, tree_bound()); }
 
   void begin_program() {
     program_ = std::make_unique<moment_program>(instance_->graph(), instance_->budget(), moments_, unit_);

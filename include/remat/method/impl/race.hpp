@@ -4,16 +4,23 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <new>
+#include <stop_token>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/bound/detail/moment_chain.hpp"
 #include "remat/core/crew.hpp"
+#include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/problem/problem.hpp"
@@ -23,26 +30,31 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What the parts of a race know. It does not change while they run, on several threads perhaps.
+/// What the parts of a race know. Each slice has a copy, which shares the schedules.
 class race_state {
  public:
+  using shared_schedule = std::shared_ptr<const schedule>;
+
   explicit race_state(problem p) : instance(std::move(p)) {}
 
-  problem instance;                ///< knows the best proven bound
-  solution best{};                 ///< the best schedule and bound so far
-  std::vector<schedule> starts{};  ///< schedules to start from, the fastest first
+  problem instance;                             ///< knows the best proven bound
+  solution best{};                              ///< the best schedule and bound so far
+  std::vector<shared_schedule> starts{};        ///< schedules to start from, the fastest first
+  std::vector<op_id> moments{};                 ///< of the bound of several moments
+  std::shared_ptr<const moment_chain> links{};  ///< of that bound; null: not known yet
 
   /// The fastest schedule that a part has found.
   struct origin {
     std::string_view part{};
-    schedule plan{};
+    shared_schedule plan{};
     double time = 0;
   };
   std::vector<origin> origins{};  ///< of each part, the fastest first; what came before the race is one part
 
   /// Adds a schedule to start from, unless there is one of the same time, or there are many faster ones. `part`: of the
   /// race, which has found it.
-  void add_start(schedule plan, double time, std::string_view part = {}) {
+  void add_start(schedule found, double time, std::string_view part = {}) {
+    auto plan = std::make_shared<const schedule>(std::move(found));
     add_origin(part, plan, time);
     const auto at = std::lower_bound(times_.begin(), times_.end(), time);
     if (at != times_.end() && *at == time) return;
@@ -62,14 +74,14 @@ class race_state {
       if (different.size() < count && std::find(different.begin(), different.end(), plan) == different.end())
         different.push_back(plan);
     };
-    if (!starts.empty()) add(starts.front());
-    for (const origin& x : origins) add(x.plan);
-    for (const schedule& x : starts) add(x);
+    if (!starts.empty()) add(*starts.front());
+    for (const origin& x : origins) add(*x.plan);
+    for (const shared_schedule& x : starts) add(*x);
     return different;
   }
 
  private:
-  void add_origin(std::string_view part, const schedule& plan, double time) {
+  void add_origin(std::string_view part, const shared_schedule& plan, double time) {
     const auto known = std::find_if(origins.begin(), origins.end(), [&](const origin& x) { return x.part == part; });
     if (known != origins.end()) {
       if (known->time <= time) return;
@@ -113,8 +125,8 @@ struct race_part {
   std::function<race_slice(const race_state&, run_clock&)> run{};
   /// True if it may help now. Empty: always.
   std::function<bool(const race_state&)> is_useful{};
-  /// Called on the caller's thread after a slice, while no part runs. May be empty.
-  std::function<void()> publish{};
+  /// Called after a slice, to tell the other parts. May be empty.
+  std::function<void(race_state&)> publish{};
 };
 
 /// Runs parts in slices. The next slice goes where the gap shrinks.
@@ -126,10 +138,15 @@ struct race_part {
 /// know in their next ones. The closing part, such as annealing, gains from one long slice: two fifths of the limits
 /// are left to it.
 ///
-/// Cost is work under a work limit, otherwise wall clock time. Two parts run side by side if the second one's turn
-/// would come soon anyway: with two threads or more, and always under a work limit, so that the slices, and with them
-/// the answer, do not depend on the number of threads. With a crew, which takes one part's pieces at a time, these two
-/// run one after the other. Without any limit each part runs once.
+/// Cost is work under a work limit, otherwise wall clock time. Without any limit each part runs once.
+///
+/// *Under a time limit* with two threads or more there are two lanes, each with half of the threads. A lane takes the
+/// next slice as soon as its last one has ended, and ends the other's when the gap is closed. The last slice of the
+/// closing part has all threads; only one lane's if another part still helps.
+///
+/// *Under a work limit* two parts begin and end side by side if the second one's turn would come soon anyway, with any
+/// number of threads, so that the slices, and with them the answer, do not depend on it. With a crew, which takes one
+/// part's pieces at a time, these two run one after the other.
 class race {
  public:
   /// `state` must outlive the race.
@@ -138,7 +155,8 @@ class race {
   /// Adds a part.
   void add(race_part part) { entries_.push_back({std::move(part)}); }
 
-  /// Called after each slice, with the name of the part and what it has found. May be empty.
+  /// Called after each slice, on any thread, one call after the other, with the name of the part and what it has found.
+  /// May be empty.
   std::function<void(std::string_view, const solution&)> on_slice{};
 
   /// Runs until a limit of the clock is reached, the gap is closed, or no part has anything to do. May be called again
@@ -151,11 +169,10 @@ class race {
     if (!counted_ && !timed) return run_each_once(clock);
     const double total = left(clock);
     first_slice_ = std::clamp(0.5 * cost(opening), 0.002 * total, 0.04 * total);
-    const std::size_t threads = has_crew(clock) ? 1 : limits.thread_count();
-    const std::size_t side_by_side = counted_ ? 2 : std::min<std::size_t>(2, threads);
+    if (!counted_ && !has_crew(clock) && limits.thread_count() > 1) return run_in_lanes(clock, total);
     while (!is_over(clock)) {
       const double rest = left(clock);
-      const slices next = choose(rest, total, side_by_side);
+      const slices next = choose(rest, total, counted_ ? 2 : 1);
       if (next.parts.empty()) break;
       run_slices(next, clock);
       // What a slice of all the rest has not used is too little for anything, such as half a move.
@@ -172,11 +189,16 @@ class race {
     double merit = 1;  // factor of the weight
     int idle = 0;      // slices without any cost
     bool ended = false;
+    double until = never;              // while a slice runs in a lane: the time at which it must end
+    std::stop_source* stop = nullptr;  // of that slice
+    [[nodiscard]] bool runs() const { return until < never; }
   };
   struct slices {
     std::vector<std::size_t> parts;
     double length = 0;
+    bool is_rest = false;  // all that is left of the limits
   };
+  static constexpr double never = std::numeric_limits<double>::infinity();
   static constexpr double highest_merit = 8, good = 0.05, poor = 0.005;
   static constexpr int most_idle = 4;
   static constexpr double longest_share = 0.25, closing_share = 0.4;
@@ -206,25 +228,33 @@ class race {
     return clock.poll();
   }
 
-  /// Chooses up to `count` parts for the next slices, and their length.
+  /// Chooses up to `count` parts for the next slices, and their length. None: a slice that runs must end first, or no
+  /// part has anything to do.
   [[nodiscard]] slices choose(double left, double total, std::size_t count) const {
     slices next;
     std::vector<std::size_t> order;
     double reserve = 0;
+    double waiting = never;    // what a part has paid that must run alone, while another one runs
     bool has_promise = false;  // a part that has not had its first share
     for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (!may_run(entries_[i])) continue;
-      order.push_back(i);
+      if (entries_[i].part.is_closing && entries_[i].runs() && !has_begun_to_close_) reserve = closing_share * total;
+      if (entries_[i].runs() || !may_run(entries_[i])) continue;
       has_promise = has_promise || (entries_[i].last == 0 && entries_[i].part.first_share > 0);
+      if (clashes_with_running(i)) {
+        if (entries_[i].part.runs_alone) waiting = std::min(waiting, paid(entries_[i]));
+        continue;
+      }
+      order.push_back(i);
       if (entries_[i].part.is_closing) {
         reserve = closing_share * total;
         next.parts.assign(1, i);
       }
     }
-    if (order.empty()) return next;
     const bool others = order.size() > next.parts.size();
+    if (order.empty() || (!others && waiting < never)) return {};
     if (!next.parts.empty() && (!others || (!has_promise && left <= reserve + first_slice_))) {
       next.length = left;
+      next.is_rest = true;
       return next;
     }
     std::stable_sort(order.begin(), order.end(),
@@ -233,9 +263,11 @@ class race {
     if (length_of(entries_[order.front()], left, reserve) == 0)
       std::stable_partition(order.begin(), order.end(), is_promised);
     const entry& first = entries_[order.front()];
+    if (waiting < paid(first)) return {};
     next.length = length_of(first, left, reserve);
     if (next.length == 0) {
       next.length = left;
+      next.is_rest = true;
       return next;
     }
     next.parts.clear();
@@ -244,13 +276,18 @@ class race {
       const race_part& part = entries_[i].part;
       // Company only for a part whose turn comes soon: one that does not help gets no half of the limits in this way.
       if (paid(entries_[i]) > 2 * (paid(first) + next.length / (first.merit * first.part.weight))) break;
-      const auto clashes = [&](std::size_t j) {
-        const race_part& other = entries_[j].part;
-        return part.runs_alone || other.runs_alone || (part.shares != 0 && part.shares == other.shares);
-      };
-      if (std::none_of(next.parts.begin(), next.parts.end(), clashes)) next.parts.push_back(i);
+      if (std::none_of(next.parts.begin(), next.parts.end(),
+                       [&](std::size_t j) { return clash(part, entries_[j].part); }))
+        next.parts.push_back(i);
     }
     return next;
+  }
+  [[nodiscard]] static bool clash(const race_part& a, const race_part& b) {
+    return a.runs_alone || b.runs_alone || (a.shares != 0 && a.shares == b.shares);
+  }
+  [[nodiscard]] bool clashes_with_running(std::size_t i) const {
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [&](const entry& e) { return e.runs() && clash(entries_[i].part, e.part); });
   }
   /// The length of the next slice of a part. 0: what the closing part does not need is too little for it.
   [[nodiscard]] double length_of(const entry& e, double left, double reserve) const {
@@ -268,8 +305,102 @@ class race {
   void run_slice(entry& e, run_clock& clock, double share) {
     run_clock part = clock.part(share, e.part.name);
     part.watch(state_.best.time, state_.best.lower_bound);
-    race_slice slice = run_guarded(e, part);
+    race_slice slice = run_guarded(e, state_, part);
     take(e, slice, cost(part));
+  }
+
+  /// The race under a time limit with several threads.
+  stop_reason run_in_lanes(run_clock& clock, double total) {
+    has_begun_to_close_ = false;
+    while (!is_over(clock)) {
+      closing_ = nullptr;
+      piece_list lanes;
+      lanes.count = 2;
+      lanes.size = [](std::size_t) { return 1.0; };
+      lanes.limits = [limits = clock.limits()](std::size_t, std::size_t) { return limits; };
+      lanes.run = [&](std::size_t, const run_control& own) { run_lane(clock, total, own); };
+      run_control control = clock.limits();
+      if (clock.is_heard())
+        control.on_progress = [&](const progress& news) {
+          const std::lock_guard lock(mutex_);
+          clock.report(news);
+        };
+      run_pieces(lanes, control);
+      if (closing_ == nullptr || is_over(clock)) break;
+      run_slice(*closing_, clock, 1);
+      if (!closing_->ended) break;
+    }
+    return clock.poll();
+  }
+
+  /// Takes slices until the closing part is to have the rest with all threads, or no part has anything to do.
+  void run_lane(run_clock& clock, double total, const run_control& own) {
+    std::unique_lock lock(mutex_);
+    while (closing_ == nullptr && !own.stop.stop_requested() && !is_over(clock)) {
+      const double rest = left(clock);
+      slices next = choose(rest, total, 1);
+      const auto running = std::find_if(entries_.begin(), entries_.end(), [](const entry& e) { return e.runs(); });
+      if (next.is_rest && !next.parts.empty() && has_good_part()) {
+        has_begun_to_close_ = true;
+      } else if (running == entries_.end()) {
+        if (next.parts.empty()) break;
+        if (next.is_rest) {
+          closing_ = &entries_[next.parts[0]];
+          break;
+        }
+      } else if (next.is_rest) {
+        // The closing part has all threads when the other lane's slice has ended. Until then it has this one.
+        next.length = std::min(rest, running->until - clock.seconds());
+        if (next.length < first_slice_) next.parts.clear();
+      }
+      if (next.parts.empty())
+        slice_ended_.wait(lock);
+      else
+        run_in_lane(entries_[next.parts[0]], next.length, clock, own, lock);
+    }
+    slice_ended_.notify_all();
+  }
+
+  /// True if a part other than the closing one helps, and may go on.
+  [[nodiscard]] bool has_good_part() const {
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [&](const entry& e) { return !e.part.is_closing && e.merit > 1 && (e.runs() || may_run(e)); });
+  }
+
+  /// Runs a slice without the lock.
+  void run_in_lane(entry& e, double length, run_clock& clock, const run_control& own,
+                   std::unique_lock<std::mutex>& lock) {
+    const race_state now = state_;
+    run_control limits =
+        clock.limits(std::min(1.0, length / std::max(left(clock), std::numeric_limits<double>::min())));
+    limits.threads = own.threads;
+    limits.on_progress = own.on_progress;
+    std::stop_source stop;
+    const std::stop_callback by_caller(own.stop, [&stop] { stop.request_stop(); });
+    limits.stop = stop.get_token();
+    e.last = length;
+    e.until = clock.seconds() + length;
+    e.stop = &stop;
+    run_clock part(limits);
+    race_slice slice;
+    std::exception_ptr failure;
+    lock.unlock();
+    try {
+      slice = run_guarded(e, now, part);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    e.until = never;
+    e.stop = nullptr;
+    clock.work(part.work_done());
+    if (part.is_out_of_memory()) clock.note_out_of_memory();
+    slice_ended_.notify_all();
+    if (failure) std::rethrow_exception(failure);
+    take(e, slice, cost(part));
+    if (is_done())
+      for (const entry& other : entries_)
+        if (other.stop != nullptr) other.stop->request_stop();
   }
 
   void run_slices(const slices& next, run_clock& clock) {
@@ -290,7 +421,7 @@ class race {
     pieces.limits = [&](std::size_t, std::size_t) { return limits; };
     pieces.run = [&](std::size_t k, const run_control& own) {
       run_clock part(own);
-      found[k] = run_guarded(entries_[next.parts[k]], part);
+      found[k] = run_guarded(entries_[next.parts[k]], state_, part);
       costs[k] = cost(part);
       work[k] = part.work_done();
       out_of_memory[k] = part.is_out_of_memory();
@@ -309,10 +440,10 @@ class race {
     }
   }
 
-  [[nodiscard]] race_slice run_guarded(const entry& e, run_clock& part) const {
+  [[nodiscard]] static race_slice run_guarded(const entry& e, const race_state& now, run_clock& part) {
     race_slice slice;
     try {
-      slice = e.part.run(state_, part);
+      slice = e.part.run(now, part);
     } catch (const std::bad_alloc&) {
       part.note_out_of_memory();
       slice.ended = true;  // it would need no less the next time
@@ -342,7 +473,7 @@ class race {
       state_.add_start(std::move(*s.plan), s.time, e.part.name);
     }
     if (state_.best.lower_bound > bound) state_.instance = state_.instance.with_known_bound(state_.best.lower_bound);
-    if (e.part.publish) e.part.publish();
+    if (e.part.publish) e.part.publish(state_);
     const double gain = before > 0 ? 1 - (std::isfinite(before) ? open_gap() / before : state_.best.plan ? 0 : 1) : 0;
     if (gain >= good) e.merit = std::min(highest_merit, 2 * e.merit);
     if (gain < poor) e.merit = std::max(1 / highest_merit, e.merit / 2);
@@ -356,6 +487,12 @@ class race {
   std::vector<entry> entries_;
   double first_slice_ = 0;
   bool counted_ = false;
+
+  // Of the lanes.
+  std::mutex mutex_;  // of all members, but parts that run
+  std::condition_variable slice_ended_;
+  entry* closing_ = nullptr;  // the part that is to have the rest
+  bool has_begun_to_close_ = false;  // in one lane
 };
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -43,7 +43,7 @@ class refinement_steps {
  public:
   /// Both must outlive the object. The limits of `options` are not used.
   refinement_steps(const problem& p, const refined_options& options)
-      : options_(options), state_(p), analysis_(p), race_(state_, options.gap) {
+      : options_(options), instance_(p), state_(p), analysis_(p), race_(state_, options.gap) {
     add_parts();
   }
   refinement_steps(const refinement_steps&) = delete;  // the parts of the race refer to it
@@ -123,19 +123,18 @@ class refinement_steps {
     proving.branch_nodes = options_.branch_nodes;
     proving.run = part.control();
     bound_ = analysis_.bound(problem_.budget(), proving);
-    note_bound(bound_, best_);
+    note_bound(problem_, bound_, best_);
     if (prove(problem_, best_)) return true;
     problem_ = problem_.with_known_bound(best_.lower_bound);
     return false;
   }
 
   /// Notes in `s` what a bound has proven.
-  void note_bound(const turnaround_result& found, solution& s) const {
+  static void note_bound(const problem& p, const turnaround_result& found, solution& s) {
     s.proven = true;
-    s.lower_bound =
-        std::max({s.lower_bound, found.lower_bound, problem_.graph().needed_time, problem_.known_bound().value_or(0)});
+    s.lower_bound = std::max({s.lower_bound, found.lower_bound, p.graph().needed_time, p.known_bound().value_or(0)});
     if (!found.infeasible) return;
-    s.message = found.least_memory.message(problem_.operation_name(found.least_memory.operation));
+    s.message = found.least_memory.message(p.operation_name(found.least_memory.operation));
     s.obstacle = found.least_memory.operation;
   }
 
@@ -267,9 +266,9 @@ class refinement_steps {
                .first_share = 0.2,
                .run = run(&refinement_steps::bound_chains),
                .is_useful = beyond(chains_gap),
-               .publish = [this] {
-                 moments_ = chain_.chain;
-                 links_ = chain_.links;
+               .publish = [this](race_state& state) {
+                 state.moments = chain_.chain;
+                 state.links = chain_.links;
                }});
     if (!is_small() && problem_.graph().num_operations <= most_for_joint_moments)
       race_.add({.name = "joint moments",
@@ -317,17 +316,17 @@ class refinement_steps {
   }
 
   /// The bound of chains of moments, which takes longer than that of one and gains most under tight budgets.
-  race_slice bound_chains(const race_state&, run_clock& part) {
+  race_slice bound_chains(const race_state& now, run_clock& part) {
     turnaround_options proving;
     proving.want_saved = false;
     proving.branch_nodes = options_.branch_nodes;  // the segments' tensors are held whole
     proving.chain_moments = chain_moments;
     proving.run = part.control();
-    const turnaround_result found = analysis_.bound(problem_.budget(), proving);
+    const turnaround_result found = analysis_.bound(instance_.budget(), proving);
     if (!found.chain.empty()) chain_ = found;
     if (chain_.links == nullptr) chain_.links = std::make_shared<const moment_chain>();  // `exact` looks for no other
     race_slice slice;
-    note_bound(found, slice.found);
+    note_bound(now.instance, found, slice.found);
     if (found.infeasible) slice.found.status = solve_status::infeasible;
     slice.ended = !may_be_cut_off(part);
     return slice;
@@ -338,8 +337,8 @@ class refinement_steps {
   race_slice bound_jointly(const race_state& now, run_clock& part) {
     if (!joint_) {
       std::vector<std::uint32_t> moments{static_cast<std::uint32_t>(index(bound_.moment))};
-      if (links_ != nullptr && !links_->moments.empty()) moments = links_->moments;
-      joint_.emplace(problem_, std::move(moments));
+      if (now.links != nullptr && !now.links->moments.empty()) moments = now.links->moments;
+      joint_.emplace(instance_, std::move(moments));
     }
     const run_control& limits = part.control();
     std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
@@ -348,15 +347,22 @@ class refinement_steps {
     else if (!limits.has_time_limit())
       most = unlimited_joint_work * mip_operations_per_work;
     const std::uint64_t before = joint_->work();
-    const double needed = problem_.graph().needed_time;
-    joint_->run(now.best.time - needed, most, [&] { return part.should_stop(); });
+    const double needed = instance_.graph().needed_time, enough = closing_bound(now);
+    const auto proven = [&] { return std::min(enough, needed + joint_->bound()); };
+    joint_->run(enough - needed, most, [&] {
+      part.report({.lower_bound = proven()});
+      return part.should_stop();
+    });
     part.work((joint_->work() - before) / mip_operations_per_work);
     race_slice slice;
     slice.found.proven = true;
-    slice.found.lower_bound = std::min(now.best.time, needed + joint_->bound());
+    slice.found.lower_bound = proven();
     slice.ended = joint_->ended();
     return slice;
   }
+
+  /// The bound that closes the gap: a higher one is not needed.
+  [[nodiscard]] double closing_bound(const race_state& now) const { return now.best.time / (1 + options_.gap); }
 
   [[nodiscard]] static solution run_exact(const problem& p, run_clock& part, exact_options searching) {
     searching.run = part.control();
@@ -371,9 +377,9 @@ class refinement_steps {
   race_slice search_exactly(const race_state& now, run_clock& part) {
     exact_options searching;
     searching.start_from_heuristic = false;
-    searching.chain = links_;
+    searching.chain = now.links;
     if (now.best.plan) {
-      searching.faster_than = now.best.time;
+      searching.faster_than = closing_bound(now);
       searching.patience = 0.1;  // other parts find better schedules
     }
     race_slice slice{run_exact(now.instance, part, searching)};
@@ -384,9 +390,9 @@ class refinement_steps {
   /// Splits the step at the moments that give the bound, the last one first, and solves both parts.
   race_slice split(const race_state& now, run_clock& part) {
     race_slice slice;
-    std::vector<op_id> moments = moments_;
+    std::vector<op_id> moments = now.moments;
     if (moments.empty() && bound_.recomputation > 0) moments.push_back(bound_.moment);
-    moment_cut cut(problem_.graph());
+    moment_cut cut(instance_.graph());
     for (std::size_t i = moments.size(); i-- > 0 && !part.should_stop();) {
       run_clock one = part.part(i == 0 ? 1 : 0.5);  // the last moments gain most
       // A choice that fills the budget may leave the second part too little: then one that holds less.
@@ -406,21 +412,21 @@ class refinement_steps {
   /// faster than `limit`. The second part comes first: it may have no schedule, since it cannot make what it begins
   /// with again, or take too long.
   bool split_at(std::uint32_t moment, double room, double limit, moment_cut& cut, run_clock& part, solution& found) {
-    const flat_graph& g = problem_.graph();
+    const flat_graph& g = instance_.graph();
     cut.at(moment);
-    const auto free = static_cast<std::int64_t>(room * static_cast<double>(problem_.budget() - cut.working_set()));
+    const auto free = static_cast<std::int64_t>(room * static_cast<double>(instance_.budget() - cut.working_set()));
     const moment_optimum choice = find_moment_optimum(cut, free, bound_.multiplier, 1e-7 * g.needed_time,
                                                       options_.branch_nodes, [&] { return part.should_stop(); });
     if (!std::isfinite(choice.upper)) return false;
-    const auto pieces = step_split::at(problem_, moment, choice.saved, rerun_order::on_demand);
+    const auto pieces = step_split::at(instance_, moment, choice.saved, rerun_order::on_demand);
     if (!pieces) return false;
     const solution after = solve_piece(pieces->after, part, 0.4);
     if (!after.plan) return false;
     if (after.time + pieces->before.graph().needed_time >= limit) return true;
     const solution before = solve_piece(pieces->before, part, 1);
     if (!before.plan) return false;
-    schedule joined = schedule_computes(problem_, pieces->join(*before.plan, *after.plan));
-    const check_report report = check(problem_, joined);
+    schedule joined = schedule_computes(instance_, pieces->join(*before.plan, *after.plan));
+    const check_report report = check(instance_, joined);
     if (!report.valid()) return false;
     keep_if_better(found, std::move(joined), report, by_part(refined_solver::name, "split"));
     return true;
@@ -458,7 +464,7 @@ class refinement_steps {
     return now.best.time == windows_time_ && windows_ended_;
   }
   [[nodiscard]] bool anneals_windows() const noexcept {
-    return problem_.graph().num_operations <= most_for_window_annealing;
+    return instance_.graph().num_operations <= most_for_window_annealing;
   }
 
   /// Solves windows of the best schedule; then anneals with windows.
@@ -466,7 +472,7 @@ class refinement_steps {
     race_slice slice;
     if (!now.best.plan) return slice;
     if (!has_windows_solved(now)) {
-      if (!windows_) windows_.emplace(problem_, all_widths());
+      if (!windows_) windows_.emplace(instance_, all_widths());
       if (now.best.time != windows_time_) windows_->start(computes_of(*now.best.plan));
       windows_ended_ = windows_->run(part);
       windows_time_ = std::min(now.best.time, keep_windows(*windows_, now.instance, slice.found));
@@ -486,9 +492,9 @@ class refinement_steps {
     control.seed += seed;
     run_clock own(control);
     for (const windows_found& one :
-         anneal_windows_together(problem_, from, time, now.best.lower_bound * (1 + options_.gap), own)) {
+         anneal_windows_together(instance_, from, time, now.best.lower_bound * (1 + options_.gap), own)) {
       if (one.time >= std::min(time, found.time)) continue;
-      schedule plan = schedule_computes(problem_, one.computes);
+      schedule plan = schedule_computes(instance_, one.computes);
       const check_report report = check(now.instance, plan);
       if (!report.valid()) throw internal_error("windows made an invalid schedule: " + report.message());
       keep_if_better(found, std::move(plan), report, by_part(refined_solver::name, "windows"));
@@ -509,7 +515,7 @@ class refinement_steps {
       for (const race_state::origin& x : now.origins)
         if (candidates.size() < most_candidates &&
             std::none_of(candidates.begin(), candidates.end(), [&](const candidate& c) { return c.time == x.time; }))
-          candidates.push_back({x.plan, x.time});
+          candidates.push_back({*x.plan, x.time});
     std::uint64_t seed = 2 * refinements_ + 1;
     while (!part.should_stop()) {
       const auto n = static_cast<double>(candidates.size());
@@ -554,7 +560,8 @@ class refinement_steps {
   race_slice refine_further(const race_state& now, run_clock& part) {
     race_slice slice;
     if (now.starts.empty()) return slice;
-    const bool solves_windows = problem_.graph().num_operations <= most_for_windows && !now.best.is_within(windows_gap);
+    const bool solves_windows =
+        instance_.graph().num_operations <= most_for_windows && !now.best.is_within(windows_gap);
     refine_options refining;
     refining.lower_bound = now.best.lower_bound;
     refining.searches = options_.searches;
@@ -575,7 +582,7 @@ class refinement_steps {
     if (anneals_windows()) {
       anneal_windows_of_best(now, refined_plan, report.time, part, slice.found);
     } else {
-      if (!last_windows_) last_windows_.emplace(problem_, all_widths());
+      if (!last_windows_) last_windows_.emplace(instance_, all_widths());
       last_windows_->start(computes_of(refined_plan));
       last_windows_->run(part);
       keep_windows(*last_windows_, now.instance, slice.found);
@@ -584,15 +591,14 @@ class refinement_steps {
   }
 
   const refined_options& options_;
+  const problem instance_;  // for the parts of the race, which may not read what changes
   race_state state_;
   problem& problem_ = state_.instance;
   solution& best_ = state_.best;
   run_clock* clock_ = nullptr;  // of the piece that runs
   turnaround_analysis analysis_;
   turnaround_result bound_;
-  turnaround_result chain_;     // the bound of several moments
-  std::vector<op_id> moments_;  // of that bound, for the other parts
-  std::shared_ptr<const moment_chain> links_;
+  turnaround_result chain_;  // the bound of several moments
   std::optional<moment_joint> joint_;
   std::optional<window_search> windows_, last_windows_;  // of the best schedule, and of refinement's
   double windows_time_ = 0;                              // of the schedule on which windows_ works

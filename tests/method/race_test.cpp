@@ -305,7 +305,7 @@ TEST_CASE("under a time limit with two threads, a lane hands on what it has foun
   race_part finder = fixture::worker("finder", 0);
   finder.run = [&](const race_state& now, run_clock&) {
     race_slice slice;
-    slice.found.lower_bound = known = now.best.lower_bound + 0.5;
+    slice.found.lower_bound = known = 0.5 * (now.best.lower_bound + now.best.time);
     slice.ended = true;
     return slice;
   };

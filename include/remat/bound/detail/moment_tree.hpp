@@ -170,15 +170,25 @@ class moment_tree {
     for (std::uint32_t c = 0; c < values.size(); ++c) values[c] = rows_.value(c);
   }
 
+  /// True if the program's bound and the reduced cost d of a column reach the limit together, however they are rounded.
+  [[nodiscard]] bool is_beyond(double d, double limit) const {
+    return d != 0 && (rows_.safe_bound() + std::abs(d)) * (1 - 0x1p-50) >= limit;
+  }
+
   /// Fixes, for good, columns whose other value would reach the cutoff.
   void fix_columns() {
-    if (!(cutoff_ < std::numeric_limits<double>::infinity())) return;
-    for (std::uint32_t c = 0; c < rows_.num_columns(); ++c) {
-      if (rows_.lower(c) == rows_.upper(c)) continue;
-      const double d = rows_.safe_reduced_cost(c), bound = rows_.safe_bound();
-      if (d > 0 && (bound + d) * (1 - 0x1p-50) >= cutoff_) rows_.set_bounds(c, 0, 0);
-      if (d < 0 && (bound - d) * (1 - 0x1p-50) >= cutoff_) rows_.set_bounds(c, 1, 1);
-    }
+    for (std::uint32_t c = 0; c < rows_.num_columns(); ++c)
+      if (const double d = rows_.safe_reduced_cost(c); rows_.lower(c) != rows_.upper(c) && is_beyond(d, cutoff_))
+        rows_.set_bounds(c, d < 0, d < 0);
+  }
+
+  /// The same for columns to branch on, in a node and in those below it.
+  void fix_columns_in(node& now) {
+    for (const std::uint32_t c : columns_)
+      if (const double d = rows_.safe_reduced_cost(c); rows_.lower(c) != rows_.upper(c) && is_beyond(d, limit())) {
+        fix(c, d < 0);
+        now.fixed.push_back(2 * c + (d < 0));
+      }
   }
 
   std::size_t add_cuts(double violation) {
@@ -238,6 +248,7 @@ class moment_tree {
         given_up_ = std::min(given_up_, now.bound);
         break;
       }
+      fix_columns_in(now);
       if (round < node_rounds && add_cuts(node_violation) > 0) continue;
       if (!choose(now, c, stop)) return false;
       break;

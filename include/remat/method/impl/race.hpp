@@ -491,7 +491,7 @@ class race {
   // Of the lanes.
   std::mutex mutex_;  // of all members, but parts that run
   std::condition_variable slice_ended_;
-  entry* closing_ = nullptr;  // the part that is to have the rest
+  entry* closing_ = nullptr;         // the part that is to have the rest
   bool has_begun_to_close_ = false;  // in one lane
 };
 

@@ -75,8 +75,9 @@ struct automatic_options {
 /// from its bound, less where it comes within 0.2 %; on steps of at most 24 operations `exact` gets up to three tenths
 /// of what is left then; the rest goes to `offload`. Schedules of `frontier` then come one by one.
 ///
-/// With two threads or more, two parts run side by side. The solve ends as soon as a schedule is within `gap` of the
-/// bound, or the budget is proven infeasible.
+/// With two threads or more, two parts run side by side: under a time limit each thread's next slice begins as soon as
+/// its last one has ended. The solve ends as soon as a schedule is within `gap` of the bound, or the budget is proven
+/// infeasible.
 ///
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
 /// `parts`, a list, one for each slice of a part: `part`, `status`, `time` and `by` of its schedule, `seconds`, its

@@ -281,7 +281,7 @@ class refinement_steps {
     if (!is_small() && problem_.graph().num_operations <= refined_solver::medium_step)
       race_.add({.name = exact_solver::name,
                  .weight = 2,
-                 .first_share = problem_.graph().num_operations <= promising_exact ? 0.4 : 0.1,
+                 .first_share = problem_.graph().num_operations <= promising_exact ? 0.6 : 0.1,
                  .run = run(&refinement_steps::search_exactly),
                  .is_useful = beyond(exact_gap)});
     if (options_.splits > 0 && !is_small())
@@ -380,7 +380,9 @@ class refinement_steps {
     searching.chain = now.links;
     if (now.best.plan) {
       searching.faster_than = closing_bound(now);
-      searching.patience = 0.1;  // other parts find better schedules
+      // Other parts find better schedules. On a small graph the first states may close little of the gap, the next ones
+      // much of it.
+      searching.patience = now.instance.graph().num_operations <= promising_exact ? 0.02 : 0.1;
     }
     race_slice slice{run_exact(now.instance, part, searching)};
     slice.ended = !may_be_cut_off(part);

@@ -60,6 +60,26 @@ struct fixture {
   }
 };
 
+/// A part that says that it runs, and does so until it is stopped.
+race_part patient_part(std::atomic<bool>& runs) {
+  race_part part = fixture::worker("patient", 0);
+  part.first_share = 0.9;
+  part.run = [&runs](const race_state&, run_clock& clock) {
+    runs = true;
+    while (!clock.should_stop()) std::this_thread::yield();
+    return race_slice{};
+  };
+  return part;
+}
+
+/// Limits that a test does not reach.
+run_control minutes(unsigned threads) {
+  run_control run;
+  run.time_limit = std::chrono::minutes(10);
+  run.threads = threads;
+  return run;
+}
+
 run_control counted(std::uint64_t work, unsigned threads = 1) {
   run_control run;
   run.work_limit = work;
@@ -319,10 +339,7 @@ TEST_CASE("under a time limit with two threads, a lane hands on what it has foun
     return slice;
   };
   for (const race_part& part : {patient, finder, hears}) f.all.add(part);
-  run_control minutes;
-  minutes.time_limit = std::chrono::minutes(10);
-  minutes.threads = 2;
-  run_clock clock(minutes);
+  run_clock clock(minutes(2));
   CHECK(f.all.run(clock, clock) == stop_reason::none);
   CHECK(was_told);
 }
@@ -330,13 +347,11 @@ TEST_CASE("under a time limit with two threads, a lane hands on what it has foun
 TEST_CASE("under a time limit with two threads, the lane that closes the gap ends the other one's slice") {
   fixture f;
   std::atomic<bool> waits{false}, is_stopped{false};
-  race_part patient = fixture::worker("patient", 0);
-  patient.first_share = 0.9;
-  patient.run = [&](const race_state&, run_clock& clock) {
-    waits = true;
-    while (!clock.should_stop()) std::this_thread::yield();
+  race_part patient = patient_part(waits);
+  patient.run = [&is_stopped, wait = patient.run](const race_state& now, run_clock& clock) {
+    race_slice slice = wait(now, clock);
     is_stopped = clock.control().stop.stop_requested();
-    return race_slice{};
+    return slice;
   };
   race_part closes = fixture::worker("closes", 0);
   closes.run = [&](const race_state& now, run_clock& clock) {
@@ -347,10 +362,7 @@ TEST_CASE("under a time limit with two threads, the lane that closes the gap end
   };
   f.all.add(patient);
   f.all.add(closes);
-  run_control minutes;
-  minutes.time_limit = std::chrono::minutes(10);
-  minutes.threads = 2;
-  run_clock clock(minutes);
+  run_clock clock(minutes(2));
   CHECK(f.all.run(clock, clock) == stop_reason::none);  // not cancelled: the caller has not asked for it
   CHECK(is_stopped);
 }
@@ -392,10 +404,7 @@ TEST_CASE(
     return slice;
   };
   f.all.add(closing);
-  run_control minutes;
-  minutes.time_limit = std::chrono::minutes(10);
-  minutes.threads = 4;
-  run_clock clock(minutes);
+  run_clock clock(minutes(4));
   CHECK(f.all.run(clock, clock) == stop_reason::none);
   CHECK(!wrong);
   CHECK(slices > 200);
@@ -406,13 +415,7 @@ TEST_CASE(
 TEST_CASE("in lanes, an exception leaves the race and stops the other lane") {
   fixture f;
   std::atomic<bool> waits{false};
-  race_part patient = fixture::worker("patient", 0);
-  patient.first_share = 0.9;
-  patient.run = [&](const race_state&, run_clock& clock) {
-    waits = true;
-    while (!clock.should_stop()) std::this_thread::yield();
-    return race_slice{};
-  };
+  const race_part patient = patient_part(waits);
   race_part wrong = fixture::worker("wrong", 0);
   wrong.run = [&](const race_state&, run_clock& clock) -> race_slice {
     while (!waits && !clock.should_stop()) std::this_thread::yield();
@@ -420,10 +423,7 @@ TEST_CASE("in lanes, an exception leaves the race and stops the other lane") {
   };
   f.all.add(patient);
   f.all.add(wrong);
-  run_control minutes;
-  minutes.time_limit = std::chrono::minutes(10);
-  minutes.threads = 2;
-  run_clock clock(minutes);
+  run_clock clock(minutes(2));
   CHECK_THROWS_WITH_AS(f.all.run(clock, clock), "defect", std::runtime_error);
 }
 

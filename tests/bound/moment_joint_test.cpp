@@ -4,13 +4,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "remat/bound/detail/moment_program.hpp"
 #include "remat/bound/detail/moment_relations.hpp"
+#include "remat/bound/detail/moment_tree.hpp"
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/id.hpp"
@@ -81,6 +85,57 @@ TEST_CASE("several moments together never prove more than the least time of all 
   CHECK(ended == compared);
   CHECK(above_one > compared / 30);
   CHECK(tight > compared / 3);
+}
+
+struct search_end {
+  double bound;
+  bool has_solution;  // of that cost
+};
+
+/// What branch and bound proves for the program of these moments, at its end.
+search_end branch_to_the_end(const problem& p, const std::vector<std::uint32_t>& moments, double cutoff) {
+  const double unit = std::ldexp(1.0, 11 - std::ilogb(p.graph().needed_time));
+  moment_program program(p.graph(), p.budget(), moments, unit);
+  if (!program.fits()) return {std::numeric_limits<double>::infinity(), false};
+  moment_tree tree(program);
+  tree.set_cutoff(cutoff * unit);
+  REQUIRE(tree.bound_root(unlimited, {}));
+  if (!tree.ended()) REQUIRE(tree.branch(unlimited, {}));
+  return {tree.bound() / unit, tree.has_solution()};
+}
+
+TEST_CASE("columns that are fixed for a cutoff change no bound below it") {
+  int compared = 0;
+  const auto compare = [&](const problem& p, const std::vector<std::uint32_t>& moments, double high) {
+    const auto [bound, is_optimal] = branch_to_the_end(p, moments, high);
+    if (!is_optimal || bound <= 0) return;
+    ++compared;
+    for (const double factor : {1.001, 1.02, 1.1, 1.5})
+      CHECK(branch_to_the_end(p, moments, factor * bound).bound == doctest::Approx(bound).epsilon(1e-6));
+    CHECK(branch_to_the_end(p, moments, 0.9 * bound).bound == 0.9 * bound);
+  };
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const problem p = test::random_problem(seed, test::kind_of_graph(seed));
+    std::mt19937_64 engine(seed);
+    const std::int64_t peak = p.graph().baseline_peak, least = least_memory_bound(p).bytes;
+    for (const std::int64_t budget : {least, (least + peak) / 2}) {
+      const problem q = p.with_budget(budget);
+      const std::vector<std::uint32_t> moments = random_moments(q, engine);
+      INFO("seed ", seed, " budget ", budget);
+      if (!moments.empty()) compare(q, moments, 100 * q.graph().needed_time);
+    }
+  }
+  CHECK(compared > 200);
+  compared = 0;
+  for (const char* name : {"rk/unet", "rk/fno1d", "fno2d-b32-256"}) {  // with many nodes
+    INFO(std::string(name));
+    const problem p = test::within(test::bundled_problem(name), 0.6);
+    const turnaround_result one = turnaround_bound(p, {.moments = 0, .branch_nodes = 200});
+    moment_joint search(p, {static_cast<std::uint32_t>(index(one.moment))});
+    search.run(1.2 * one.recomputation, 100'000'000, {});
+    compare(p, search.moments(), 3 * one.recomputation);
+  }
+  CHECK(compared == 3);
 }
 
 TEST_CASE("several moments together prove what none of them does, however often the search is stopped") {

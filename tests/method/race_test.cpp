@@ -72,6 +72,28 @@ race_part patient_part(std::atomic<bool>& runs) {
   return part;
 }
 
+/// Notices parts that have company though they share something, or must run alone.
+struct company_watch {
+  std::atomic<int> sharing{0}, running{0};
+  std::atomic<bool> is_wrong{false};
+
+  race_part watched(race_part part, std::uint32_t shares, bool alone) {
+    part.shares = shares;
+    part.runs_alone = alone;
+    part.run = [this, shares, alone, inner = part.run](const race_state& now, run_clock& clock) {
+      if (shares != 0 && ++sharing > 1) is_wrong = true;
+      if (++running > 1 && alone) is_wrong = true;
+      for (int i = 0; i < 100; ++i) std::this_thread::yield();
+      if (alone && running > 1) is_wrong = true;
+      race_slice slice = inner(now, clock);
+      --running;
+      if (shares != 0) --sharing;
+      return slice;
+    };
+    return part;
+  }
+};
+
 /// Limits that a test does not reach.
 run_control minutes(unsigned threads) {
   run_control run;
@@ -257,31 +279,13 @@ TEST_CASE("it ends when the gap is closed, when nothing fits, and when every par
 
 TEST_CASE("parts that share something, or run alone, have no company") {
   fixture f;
-  std::atomic<int> sharing{0}, running{0};
-  std::atomic<bool> wrong{false};
-  const auto guarded = [&](std::string_view name, std::uint32_t shares, bool alone) {
-    race_part part = fixture::worker(name, 0);
-    part.shares = shares;
-    part.runs_alone = alone;
-    part.run = [&, shares, alone, inner = part.run](const race_state& now, run_clock& clock) {
-      if (shares != 0 && ++sharing > 1) wrong = true;
-      if (++running > 1 && alone) wrong = true;
-      std::this_thread::yield();
-      if (alone && running > 1) wrong = true;
-      race_slice slice = inner(now, clock);
-      --running;
-      if (shares != 0) --sharing;
-      return slice;
-    };
-    return part;
-  };
-  f.all.add(guarded("a", 1, false));
-  f.all.add(guarded("b", 1, false));
-  f.all.add(guarded("c", 0, true));
-  f.all.add(guarded("d", 0, false));
+  company_watch watch;
+  for (const char* name : {"a", "b"}) f.all.add(watch.watched(fixture::worker(name, 0), 1, false));
+  f.all.add(watch.watched(fixture::worker("c", 0), 0, true));
+  f.all.add(watch.watched(fixture::worker("d", 0), 0, false));
   run_clock clock(counted(200'000, 4));
   f.all.run(clock, clock);
-  CHECK(!wrong);
+  CHECK(!watch.is_wrong);
   CHECK(f.order.size() > 8);
 }
 
@@ -370,31 +374,22 @@ TEST_CASE("under a time limit with two threads, the lane that closes the gap end
 TEST_CASE(
     "in lanes, parts that share something or run alone have no company, and the closing part has all threads last") {
   fixture f;
-  std::atomic<int> sharing{0}, running{0}, slices{0};
-  std::atomic<bool> wrong{false};
+  company_watch watch;
+  std::atomic<int> slices{0};
   unsigned closing_threads = 0;
-  const auto guarded = [&](std::string_view name, std::uint32_t shares, bool alone) {
+  const auto brief = [&](std::string_view name) {
     race_part part = fixture::worker(name, 0);
-    part.shares = shares;
-    part.runs_alone = alone;
-    part.run = [&, shares, alone](const race_state& now, run_clock&) {
-      if (shares != 0 && ++sharing > 1) wrong = true;
-      if (++running > 1 && alone) wrong = true;
-      for (int i = 0; i < 100; ++i) std::this_thread::yield();
-      if (alone && running > 1) wrong = true;
+    part.run = [&slices](const race_state& now, run_clock&) {
       race_slice slice;
       slice.found.lower_bound = now.best.lower_bound;
       slice.ended = ++slices > 200;
-      --running;
-      if (shares != 0) --sharing;
       return slice;
     };
     return part;
   };
-  f.all.add(guarded("a", 1, false));
-  f.all.add(guarded("b", 1, false));
-  f.all.add(guarded("c", 0, true));
-  f.all.add(guarded("d", 0, false));
+  for (const char* name : {"a", "b"}) f.all.add(watch.watched(brief(name), 1, false));
+  f.all.add(watch.watched(brief("c"), 0, true));
+  f.all.add(watch.watched(brief("d"), 0, false));
   race_part closing = fixture::worker("closing", 0);
   closing.is_closing = true;
   closing.run = [&](const race_state& now, run_clock& clock) {
@@ -406,7 +401,7 @@ TEST_CASE(
   f.all.add(closing);
   run_clock clock(minutes(4));
   CHECK(f.all.run(clock, clock) == stop_reason::none);
-  CHECK(!wrong);
+  CHECK(!watch.is_wrong);
   CHECK(slices > 200);
   CHECK(f.order.back() == "closing");
   CHECK(closing_threads == 4);

@@ -30,7 +30,8 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What the parts of a race know. Each slice has a copy, which shares the schedules.
+/// What the parts of a race know. It does not change while they run: a slice in a lane has a copy, which shares the
+/// schedules.
 class race_state {
  public:
   using shared_schedule = std::shared_ptr<const schedule>;
@@ -207,6 +208,10 @@ class race {
     if (counted_) return static_cast<double>(clock.work_left());
     return std::chrono::duration<double>(clock.left()).count();
   }
+  /// The share of what is left that a slice of this length has.
+  [[nodiscard]] double share_of(double length, const run_clock& clock) const {
+    return std::min(1.0, length / std::max(left(clock), std::numeric_limits<double>::min()));
+  }
   /// True if processes run the pieces of a part. Parts then run one after the other, since only one can ask the crew.
   [[nodiscard]] static bool has_crew(const run_clock& clock) {
     const crew* const all = clock.control().crew;
@@ -371,8 +376,7 @@ class race {
   void run_in_lane(entry& e, double length, run_clock& clock, const run_control& own,
                    std::unique_lock<std::mutex>& lock) {
     const race_state now = state_;
-    run_control limits =
-        clock.limits(std::min(1.0, length / std::max(left(clock), std::numeric_limits<double>::min())));
+    run_control limits = clock.limits(share_of(length, clock));
     limits.threads = own.threads;
     limits.on_progress = own.on_progress;
     std::stop_source stop;
@@ -404,7 +408,7 @@ class race {
   }
 
   void run_slices(const slices& next, run_clock& clock) {
-    const double share = std::min(1.0, next.length / std::max(left(clock), std::numeric_limits<double>::min()));
+    const double share = share_of(next.length, clock);
     for (const std::size_t i : next.parts) entries_[i].last = next.length;
     if (next.parts.size() == 1) return run_slice(entries_[next.parts[0]], clock, share);
 

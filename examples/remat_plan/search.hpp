@@ -92,8 +92,15 @@ inline void carry_over_budgets(const named_solver& solver, const std::vector<std
     now.streams = before.streams;
     now.recomputes = before.recomputes;
     now.by = before.by;
+    std::string message = "the schedule for " + remat::format_bytes(before.budget) + ", the best found";
+    if (now.status == remat::solve_status::error) message += "; within this budget: " + now.message;
+    if (now.status == remat::solve_status::infeasible ||
+        now.lower_bound.value_or(0) > remat::with_rounding(*now.time)) {
+      message += "; it refutes a bound that was proven for this budget, which is a defect of remat: please report it";
+      now.lower_bound.reset();
+    }
     now.status = remat::solve_status::feasible;
-    now.message = "the schedule for " + remat::format_bytes(before.budget) + ", the best found";
+    now.message = std::move(message);
   };
   remat::carry_over_budgets(budgets, answers, is_better, carry_over);
 }

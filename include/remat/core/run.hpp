@@ -19,6 +19,12 @@ namespace REMAT_NAMESPACE {
 /// The largest relative difference, by rounding, between two sums of the same times in different orders.
 inline constexpr double rounding_error = 1e-12;
 
+/// Returns a time that is below the exact sum for which `time` stands, the sum of the times of `steps` steps; so it is
+/// no more than what that schedule takes. Less by so little that `is_optimal` holds for both.
+[[nodiscard]] constexpr double time_below(double time, std::uint64_t steps) noexcept {
+  return time * (1 - std::max(rounding_error / 4, static_cast<double>(steps) * 0x1p-53));
+}
+
 /// Returns `limit`, raised by the rounding error of a sum that equals it.
 [[nodiscard]] constexpr double with_rounding(double limit) noexcept { return limit * (1 + rounding_error); }
 

@@ -37,8 +37,8 @@ struct flat_graph {
   std::vector<std::uint8_t> final_output;  ///< of a tensor: it is one of `final_outputs`
   std::vector<std::uint8_t> needed;        ///< of an operation: a final output or an effect depends on it
   double baseline_time = 0;                ///< of all operations, each run once
-  double needed_time = 0;                  ///< of the needed operations, each run once: no schedule takes less
-  std::int64_t baseline_peak = 0;          ///< of the listed order, each tensor freed right after its last use
+  double needed_time = 0;          ///< of the needed operations, each run once, rounded down: no schedule takes less
+  std::int64_t baseline_peak = 0;  ///< of the listed order, each tensor freed right after its last use
 
   static constexpr std::uint8_t once_for_effect = 1;  ///< `once`: no outputs, so it runs exactly once
   static constexpr std::uint8_t once_as_marked = 2;   ///< `once`: the graph marks it as not recomputable

@@ -55,12 +55,18 @@ bool prove(const problem& p, solution& s, const run_control& run = {});
 /// holds the answer, found by `no_remat` as a part of `solver`. O(reads and writes) time.
 bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver);
 
+/// Leaves out a lower bound that the plan of `s` refutes, since the plan takes less time: a defect of the library,
+/// which must not cost the answer. The bound is then `needed_time`, the time of the needed operations, and the message
+/// asks for a report. Returns true if the bound was refuted. O(1) time.
+bool drop_refuted_bound(solution& s, double needed_time);
+
 /// Ends a solve: proves the lower bound, if that has not been done (`prove`), and sets the status: `optimal` if the
-/// time meets the bound, otherwise how the solve ended (`stopped`).
+/// time meets the bound, otherwise how the solve ended (`stopped`). A bound that the plan refutes is left out
+/// (`drop_refuted_bound`).
 ///
 /// The bound gets at least 50 ms, even if the solver's time is spent. A stop request ends the proof at once; the bound
-/// is then weaker, but still proven. Throws `internal_error` for a schedule that is faster than the bound, and
-/// `std::bad_alloc` if memory ran out in a part (`run_clock::is_out_of_memory`) and nothing is found or proven.
+/// is then weaker, but still proven. Throws `std::bad_alloc` if memory ran out in a part
+/// (`run_clock::is_out_of_memory`) and nothing is found or proven.
 void conclude(const problem& p, solution& s, const run_clock& clock, stop_reason stopped);
 
 /// Ends a solve in which memory ran out; to be called by the handler of `std::bad_alloc`. The plan of `s` stays, and
@@ -81,7 +87,8 @@ bool accept(const chain_problem& p, chain_solution& best, std::vector<chain_step
 /// O(stages and options) time; `run` is not used, since that takes no time to speak of.
 bool prove(const chain_problem& p, chain_solution& s, const run_control& run = {});
 
-/// Fills in how a solve ended: the proven lower bound, `optimal` if the time meets it, else why the solve stopped.
+/// Fills in how a solve ended: the proven lower bound, `optimal` if the time meets it, else why the solve stopped. A
+/// bound that the plan refutes is left out, as that of a `solution`.
 void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock, stop_reason stopped);
 
 /// Ends a solve in which memory ran out, as that of a `solution`.

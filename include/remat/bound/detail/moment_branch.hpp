@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/id.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -46,7 +47,8 @@ class search {
       add(at, parent.branch, moment_cut::fixing::absent, bound, parent.price);
       add(at, parent.branch, moment_cut::fixing::resident, bound, parent.price);
     }
-    best_.lower = std::min(best_.upper, closed_);
+    // The time of the best choice is a sum that may be rounded up.
+    best_.lower = std::min(best_.upper * (1 - 0x1p-52 * static_cast<double>(cut_.num_terms())), closed_);
     if (!open_.empty()) best_.lower = std::min(best_.lower, open_.top().first);
     best_.infeasible = best_.lower == infinity;
     return std::move(best_);
@@ -132,7 +134,7 @@ class search {
       const double at = std::min(flow == 0 && n.price > 0 ? n.price : meet, cut_.highest_price());
       const double cost = cut_.price(at, stop_);
       ++best_.flows;
-      const double value = cost - at * static_cast<double>(free_bytes) * (1 + 0x1p-51);
+      const double value = sum_below(cost, -product_above(at, number_above(free_bytes)));
       if (value > bound) {
         bound = value;
         n.price = at;

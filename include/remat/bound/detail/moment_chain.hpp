@@ -14,6 +14,7 @@
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/detail/moment_relations.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/id.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -160,7 +161,7 @@ class search {
       const double upper = left.time + meet * static_cast<double>(left.bytes - free_bytes);
       if (upper <= x.value + options_.tolerance) break;
       const double at = std::min(flow == 0 && start > 0 ? start : std::max(0.0, meet), cut_.highest_price());
-      const double value = cut_.price(at, stop_) - at * static_cast<double>(free_bytes) * (1 + 0x1p-51);
+      const double value = sum_below(cut_.price(at, stop_), -product_above(at, number_above(free_bytes)));
       ++flows_;
       if (value > x.value) {
         x.value = value;

@@ -12,6 +12,7 @@
 
 #include "remat/bound/detail/max_flow.hpp"
 #include "remat/bound/detail/moment_network.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/id.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -83,6 +84,11 @@ class moment_cut : private moment_network {
   /// No choice that breaks no fixing costs more, apart from the price of bytes.
   [[nodiscard]] double total_cost() const noexcept { return total_cost_; }
 
+  /// At least the number of times that `choice` adds up.
+  [[nodiscard]] std::size_t num_terms() const noexcept {
+    return candidates_.size() + wanted_.size() + reached_.size() + 1;
+  }
+
   /// Builds the network for the first run of operation `k`. Precondition: k is needed.
   void at(std::uint32_t k) { at(segment{.moment = k}); }
 
@@ -100,10 +106,9 @@ class moment_cut : private moment_network {
   }
 
   /// Returns the least of (time + price × bytes) over all choices, from below: it never exceeds the true least, and is
-  /// less by at most 2^−50 × (operations + 1) × `total_time()` and a few units in the last place. If `stop()` returns
-  /// true, the flow ends early; the value still never exceeds the true least.
-  /// `price` is in time for a byte, from 0 to `highest_price()`. If `total_time()` is 0, the value is a valid bound but
-  /// not close to the least.
+  /// less by at most 2^−50 × (operations + 1) × `total_time()` and a few units in the last place of it. If `stop()`
+  /// returns true, the flow ends early; the value still never exceeds the true least. `price` is in time for a byte,
+  /// from 0 to `highest_price()`. If `total_time()` is 0, the value is a valid bound but not close to the least.
   double price(double price, const std::function<bool()>& stop = {}) {
     const double scaled = std::ldexp(price, exponent_);
     if (loaded_price_ == not_loaded || scaled < loaded_price_) {
@@ -116,8 +121,7 @@ class moment_cut : private moment_network {
     }
     if (scaled > loaded_price_) raise_price(scaled);
     complete_ = flow_.run(stop);
-    const double value = std::ldexp(static_cast<double>(flow_.value()), -exponent_);
-    return std::max(0.0, std::nextafter(value, 0.0));
+    return std::ldexp(number_below(flow_.value()), -exponent_);
   }
   /// The largest price for which the integers of the flow cannot overflow at this moment, in time for a byte.
   [[nodiscard]] double highest_price() const noexcept {

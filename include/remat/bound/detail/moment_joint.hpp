@@ -34,7 +34,8 @@ class moment_joint {
   moment_joint(const problem& p, std::vector<std::uint32_t> moments)
       : instance_(std::make_unique<problem>(p)), moments_(std::move(moments)), unit_(unit_of(p.graph().needed_time)) {}
 
-  /// Goes on. Schedules whose recomputation is at least `cutoff` do not matter: the bound never exceeds it. Ends after
+  /// Goes on. Schedules whose recomputation is at least `cutoff` do not matter: the bound never exceeds it. The cutoff
+  /// must be one that is no more than the recomputation of some schedule, however that is rounded. Ends after
   /// about `max_work` operations on coefficients, or when `stop()` returns true, which is polled every few iterations.
   void run(double cutoff, std::uint64_t max_work, const std::function<bool()>& stop) {
     if (ended_) return;

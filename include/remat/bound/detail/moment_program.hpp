@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstddef>
@@ -158,13 +159,24 @@ class moment_program {
       room.tensors.push_back(t);
       room.bytes.push_back(g.bytes[t]);
     }
-    const double scale = std::ldexp(1.0, 4 - std::ilogb(static_cast<double>(std::max<std::int64_t>(room.room, 1))));
-    std::vector<sparse_entry> entries;
-    for (std::size_t j = 0; j < room.columns.size(); ++j)
-      entries.push_back({room.columns[j], -scale * static_cast<double>(room.bytes[j])});
-    rows_.add_row(entries, -scale * static_cast<double>(room.room));
+    add_room_row(room);
     waits_.push_back(std::move(waits));
     held_.push_back(std::move(held));
+  }
+
+  /// The row that says that what is held fits. All that fits satisfies it also if all bytes are rounded down to
+  /// multiples of a power of two, and if a tensor that does not fit alone counts as less than it is, but more than the
+  /// room. So all coefficients are exact.
+  void add_room_row(const memory& m) {
+    constexpr int digits = 52;  // of the room; a double has 53
+    const int shift = std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(m.room))) - digits);
+    const std::int64_t room = m.room >> shift;
+    const double scale = std::ldexp(1.0, 4 - std::ilogb(static_cast<double>(std::max<std::int64_t>(room, 1))));
+    std::vector<sparse_entry> entries;
+    for (std::size_t j = 0; j < m.columns.size(); ++j)
+      entries.push_back(
+          {m.columns[j], -scale * static_cast<double>(std::min(m.bytes[j] >> shift, std::int64_t{1} << digits))});
+    rows_.add_row(entries, -scale * static_cast<double>(room));
   }
 
   /// Adds what the part from moment i to moment j runs.

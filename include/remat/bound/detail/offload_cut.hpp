@@ -13,6 +13,7 @@
 
 #include "remat/bound/detail/max_flow.hpp"
 #include "remat/bound/detail/moment_network.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/id.hpp"
 #include "remat/problem/host_link.hpp"
 
@@ -187,7 +188,7 @@ class offload_cut : private moment_network {
     for (std::size_t i = 0; i < out_start_.size(); ++i) fixed += m.out[i] * out_start_[i];
     for (std::size_t i = 0; i < in_start_.size(); ++i) fixed += m.in[i] * in_start_[i];
     complete_ = flow_.run(stop);
-    const double value = std::ldexp(static_cast<double>(flow_.value()), -exponent_);
+    const double value = std::ldexp(number_below(flow_.value()), -exponent_);
     // All terms are positive: the sum of the roundings is below this part of the sum.
     return (fixed + value) * (1 - 0x1p-52 * (g.num_operations + 512.0));
   }

@@ -45,7 +45,7 @@ REMAT_INLINE least_memory_result largest_working_set(const problem& p) {
     const std::int64_t own = detail::working_set_bytes(g, o);
     if (own > best.bytes) best = {own, memory_reason::working_set, static_cast<op_id>(o), own, {}};
     bool can_be_last = g.has_effect(o);
-    std::int64_t at_end = outputs + own;
+    std::int64_t at_end = own;  // less the final outputs among it: each counts once
     for (const std::uint32_t t : g.outputs[o])
       if (g.final_output[t]) {
         can_be_last = true;
@@ -53,6 +53,7 @@ REMAT_INLINE least_memory_result largest_working_set(const problem& p) {
       }
     for (const std::uint32_t t : g.inputs[o])
       if (g.final_output[t]) at_end -= g.bytes[t];
+    at_end += outputs;
     if (can_be_last && at_end < end) {
       end = at_end;
       last = o;

@@ -16,6 +16,7 @@
 
 #include "remat/bound/detail/highest_point.hpp"
 #include "remat/bound/detail/offload_cut.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/problem/detail/listed_order.hpp"
@@ -259,7 +260,8 @@ class bound_search {
     for (const copy_limit limit : cases(releases)) {
       const optimum x = maximise(limit, found.value, best_.value, best_.at);
       if (x.value < found.value) found = x;
-      if (!(found.value > best_.value + tolerance_)) break;
+      // The cases that are left may be lower still: then `found` is no bound.
+      if (!(found.value > best_.value + tolerance_)) return found.value;
     }
     keep(found, releases);
     return found.value;
@@ -429,8 +431,6 @@ class bound_search {
     ++result_.flows;
     clock_.work(work_of::flow);
     const double least = cut_.price(m, stop_);
-    double rent = m.device * static_cast<double>(room_);
-    if (m.host > 0) rent += m.host * static_cast<double>(problem_.host_budget());
     if (cut_.complete()) {
       using division = offload_cut::division;
       for (const division how : {division::by_price, division::device, division::host}) add_plane(cut_.choice(how));
@@ -443,7 +443,9 @@ class bound_search {
       if (fitting.penalty == 0 && fitting.device_bytes <= room_ && fitting.host_bytes <= problem_.host_budget())
         if (const double time = time_of(fitting); time < choice_.time) choice_ = {moment_, limit_, fixed_, m, time};
     }
-    return least - rent * (1 + 0x1p-50) - 0x1p-52 * std::abs(least);
+    const double value = sum_below(least, -product_above(m.device, number_above(room_)));
+    if (!(m.host > 0)) return value;
+    return sum_below(value, -product_above(m.host, number_above(problem_.host_budget())));
   }
 
   /// Adds the value of a choice as a function of the multipliers.

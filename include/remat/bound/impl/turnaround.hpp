@@ -13,6 +13,7 @@
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
@@ -50,9 +51,9 @@ struct analysis_state {
   std::vector<line> lines;  // from all budgets so far
 };
 
-/// Returns an upper bound on price × bytes.
-inline double product_from_above(double price, std::int64_t bytes) {
-  return price * static_cast<double>(bytes) * (1 + 0x1p-51);
+/// Returns a lower bound on value − price × bytes.
+inline double less_rent(double value, double price, std::int64_t bytes) {
+  return sum_below(value, -product_above(price, number_above(bytes)));
 }
 
 /// Chooses the moments to try, in turn.
@@ -257,7 +258,7 @@ class budget_search {
   /// Takes the best line of earlier budgets as the best bound. Returns false if none is above 0.
   bool start_from_lines() {
     for (const line& x : state_.lines) {
-      const double value = x.value - product_from_above(x.price, budget_);
+      const double value = less_rent(x.value, x.price, budget_);
       if (value > best_.value) best_ = {x.moment, x.price, value, -1};
     }
     return best_.moment != none;
@@ -297,8 +298,8 @@ class budget_search {
       const double at = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
       const double cost = cut_.price(at, stop_);
       ++flows_;
-      const double value = cost - product_from_above(at, free_bytes);
-      state_.lines.push_back({k, at, cost + std::nextafter(at * static_cast<double>(cut_.working_set()), 0.0)});
+      const double value = less_rent(cost, at, free_bytes);
+      state_.lines.push_back({k, at, sum_below(cost, product_below(at, number_below(cut_.working_set())))});
       if (value > best_.value) best_ = {k, at, value, fitting_price};
       reached_ = flow == 0 ? value : std::max(reached_, value);
       if (!cut_.complete()) break;
@@ -371,7 +372,7 @@ class budget_search {
       for (const std::uint32_t o : chain_.moments) result_.chain.push_back(static_cast<op_id>(o));
       result_.links = std::make_shared<const moment_chain>(std::move(chain_));
     }
-    result_.lower_bound = graph_.needed_time + result_.recomputation;
+    result_.lower_bound = sum_below(graph_.needed_time, result_.recomputation);
     result_.flows = flows_;
   }
 

@@ -10,6 +10,7 @@
 
 #include "remat/chain/chain.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -248,8 +249,8 @@ struct slot_scale {
 /// A lower bound on D(1, n, room) (see `excess_bound`) of every schedule of a chain's actions, memory-persistent or
 /// not. When the loss runs for the first time, the tensors that are kept for backwards fit in `room`, and the forward
 /// of every stage that keeps nothing, or its input alone, runs again. The bound is the linear relaxation of that
-/// knapsack. If no option's forward is faster than the stage's own, it also holds for schedules that drop saved
-/// tensors. O(n log n) time. Precondition: not wide.
+/// knapsack, rounded down. If no option's forward is faster than the stage's own, it also holds for schedules that drop
+/// saved tensors. O(n log n) time. Precondition: not wide.
 [[nodiscard]] inline double recompute_bound(const sized_chain& c, std::int64_t room) {
   struct item {
     double time, size;
@@ -260,17 +261,20 @@ struct slot_scale {
     for (const keep_option& o : c.options_of(s)) least = std::min(least, o.saved);
     // One without time adds nothing to the bound, and one without time and size, like the loss, has no place in the
     // order: it compares as equal to all others.
-    if (c.stages[s].fast > 0) stages.push_back({c.stages[s].fast, static_cast<double>(least)});
+    if (c.stages[s].fast > 0) stages.push_back({c.stages[s].fast, number_below(least)});
   }
   std::sort(stages.begin(), stages.end(),
             [](const item& a, const item& b) { return a.time * b.size > b.time * a.size; });
-  double left = static_cast<double>(room), bound = 0;
-  for (const item& s : stages) {
-    const double kept = s.size <= left ? 1 : left > 0 ? left / s.size : 0;
-    left -= kept * s.size;
-    bound += (1 - kept) * s.time;
-  }
-  return bound;
+  double left = static_cast<double>(room);
+  std::size_t split = 0;  // the first stage that does not fit whole
+  while (split < stages.size() && stages[split].size <= left) left -= stages[split++].size;
+  if (split == stages.size()) return 0;
+  // At every price of a byte, the least of (time, price × size) of each stage, less price × room, is a bound (weak
+  // duality); at the rate of the split stage it is the knapsack's.
+  const double price = stages[split].time / stages[split].size;
+  sum_from_below sum;
+  for (const item& s : stages) sum.add(std::min(s.time, product_below(price, s.size)));
+  return std::max(0.0, sum_below(sum.value(), -product_above(price, number_above(room))));
 }
 
 /// Sums over the stages that bound the values in a table.

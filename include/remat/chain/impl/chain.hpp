@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -150,15 +151,18 @@ REMAT_INLINE void chain::validate() const {
 
 REMAT_INLINE void chain::measure() noexcept {
   std::int64_t kept = input_bytes_;
+  detail::sum_from_below least;
   for (const chain_stage& s : stages_) {
     kept += s.saved_bytes;
     store_all_peak_bytes_ = std::max(
         store_all_peak_bytes_, kept + s.output_bytes + std::max(s.forward_overhead_bytes, s.backward_overhead_bytes));
     store_all_time_ += s.forward_time + s.backward_time;
-    double fastest = s.forward_time + s.backward_time;
-    for (const chain_option& o : s.options) fastest = std::min(fastest, o.forward_time + o.backward_time);
-    least_time_ += fastest;
+    double fastest = detail::sum_below(s.forward_time, s.backward_time);
+    for (const chain_option& o : s.options)
+      fastest = std::min(fastest, detail::sum_below(o.forward_time, o.backward_time));
+    least.add(fastest);
   }
+  least_time_ = least.value();
 }
 
 REMAT_INLINE chain_report simulate(const chain_problem& p, std::span<const chain_step> steps) {

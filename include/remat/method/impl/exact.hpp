@@ -16,6 +16,7 @@
 #include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/turnaround.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -34,10 +35,12 @@ namespace detail::exact_solve {
 class backward_search : private backward_states<backward_search>, public search_end {
  public:
   backward_search(const problem& p, const exact_options& options, double incumbent)
-      : backward_states(p.graph(), p.budget(), incumbent * (1 - rounding_error)),
+      : backward_states(p.graph(), p.budget(), incumbent),
+        search_end(p.graph().num_operations),
         options_(options),
         sub_(p.graph()),
         cut_(sub_) {
+    is_limited_ = limit_time();
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) anchors_.push_back({o, nullptr, 0, 0});
     next_look_ = exact_options::visits_before_patience / std::max(1U, s_.num_operations);
   }
@@ -87,7 +90,7 @@ class backward_search : private backward_states<backward_search>, public search_
       clock.work(s_.num_operations * work_of::visit);
       expand(i);
     }
-    complete_ = true;
+    complete_ = !is_limited_;
     bound_ = limit_;
     return stop_reason::none;
   }
@@ -102,7 +105,7 @@ class backward_search : private backward_states<backward_search>, public search_
 
   /// The bound of a state is at least its parent's less the time of the operation between.
   [[nodiscard]] double least_time_before(const state_table::node& from, std::uint32_t o) const {
-    return std::max(closure_time(child_closure_), from.remaining - s_.time[o]);
+    return std::max(closure_time(child_closure_), sum_below(from.remaining, -s_.time[o]));
   }
   [[nodiscard]] static bool may_run(std::uint32_t) noexcept { return true; }
   [[nodiscard]] static bool must_run(const bits&, std::uint32_t) noexcept { return true; }
@@ -231,7 +234,8 @@ class backward_search : private backward_states<backward_search>, public search_
       price = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
       if (!(price > 0)) break;
       ++cuts_;
-      const double bound = least + (cut_.price(price, stop) - price * static_cast<double>(room) * (1 + 0x1p-51));
+      const double rent = product_above(price, number_above(room));
+      const double bound = sum_below(least, sum_below(cut_.price(price, stop), -rent));
       if (bound > value) {
         value = bound;
         start = price;
@@ -274,6 +278,7 @@ class backward_search : private backward_states<backward_search>, public search_
   std::size_t next_look_ = 0;             // states
   double at_least_ = 0, last_bound_ = 0;
   std::uint64_t cuts_ = 0;
+  bool is_limited_ = false;  // slower schedules, which count as too slow, are not excluded
 };
 
 // With a link: shares of the copying eviction and of the search. If the search does not end, `offload` gets the rest.
@@ -293,15 +298,11 @@ inline constexpr double share_of_heuristic = 0.15, share_of_search = 0.7;
   return found.links;
 }
 
-/// Takes over what an ended search has found and proven. Schedules that take `slowest` or more were not looked for;
-/// `fits` ends the message that none exists.
+/// Takes over what an ended search has found and proven. `fits` ends the message that no schedule exists.
 template <class Search>
-void take_search(const problem& p, Search& search, double slowest, const char* fits, solution& best) {
+void take_search(const problem& p, Search& search, const char* fits, solution& best) {
   if (search.found()) accept(p, best, search.schedule_found(), exact_solver::name);
-  if (search.complete())
-    best.lower_bound = std::min(best.time, slowest);  // infinite if there is no schedule
-  else
-    best.lower_bound = std::max(best.lower_bound, std::min(search.bound(), best.time));
+  best.lower_bound = std::max(best.lower_bound, search.bound());  // infinite if there is no schedule
   if (search.complete() && best.lower_bound == std::numeric_limits<double>::infinity()) {
     best.status = solve_status::infeasible;
     best.message = std::string("proven by exhaustive search: no schedule ") + fits;
@@ -325,7 +326,7 @@ REMAT_INLINE solution solve_with_link(const problem& p, const exact_options& opt
     };
     if (options.start_from_heuristic)
       take(solve_part(clock, share_of_heuristic, evict, p.with_known_bound(best.lower_bound), {}));
-    const double limit = std::min(best.time, slowest);
+    const double limit = std::min(time_below(best.time, best.statistics.computes), slowest);
     bool complete = best.is_within(0) || best.lower_bound >= limit;
     stopped = clock.poll();
     if (stopped == stop_reason::none && !complete && p.graph().num_operations > exact_solver::max_operations) {
@@ -334,7 +335,7 @@ REMAT_INLINE solution solve_with_link(const problem& p, const exact_options& opt
       run_clock part = clock.part(options.start_from_heuristic ? share_of_search : 1.0);
       copying_search search(p, options.max_states, limit);
       stopped = search.run(part, best.lower_bound);
-      take_search(p, search, slowest, "fits the budgets", best);
+      take_search(p, search, "fits the budgets", best);
       complete = search.complete();
     }
     if (options.start_from_heuristic && !complete && !clock.should_stop()) {
@@ -373,7 +374,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       if (s.plan) detail::take_part(best, s, [&] { accept(p, best, *s.plan, by_part(name, s.by)); });
       stopped = clock.poll();
     }
-    const double limit = std::min(best.time, slowest);
+    const double limit = std::min(time_below(best.time, best.statistics.computes), slowest);
     if (stopped == stop_reason::none && !met() && p.graph().num_operations > max_operations) {
       best.message = "too many operations for an exact search";
     } else if (stopped == stop_reason::none && !met() && best.lower_bound < limit) {
@@ -382,7 +383,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       detail::exact_solve::backward_search search(p, options, limit);
       if (chain != nullptr) search.use(*chain);
       stopped = search.run(clock, best.lower_bound);
-      detail::exact_solve::take_search(p, search, slowest, "fits the budget", best);
+      detail::exact_solve::take_search(p, search, "fits the budget", best);
     }
     conclude(p, best, clock, stopped);
   } catch (const std::bad_alloc&) {

@@ -13,6 +13,7 @@
 
 #include "remat/bound/detail/offload_cut.hpp"
 #include "remat/bound/offload.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/backward_states.hpp"
@@ -26,11 +27,18 @@ class search_end {
   /// True: the search is exhaustive. Either `found()`, or no schedule is faster than the incumbent.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
   [[nodiscard]] bool found() const noexcept { return goal_ != backward::none; }
-  /// The proven lower bound when the search ended; rounded down by more than rounding errors can amount to.
-  [[nodiscard]] double bound() const noexcept { return bound_ * (1 - 1e-13); }
+  /// The proven lower bound when the search ended.
+  [[nodiscard]] double bound() const noexcept { return below(bound_); }
 
  protected:
+  explicit search_end(std::uint32_t num_operations) : num_operations_(num_operations) {}
+
+  /// Less than `time` by more than its sums can have rounded up: that of a closure adds up the times of eight
+  /// operations at once, and some more numbers follow.
+  [[nodiscard]] double below(double time) const noexcept { return time * (1 - 0x1p-52 * (num_operations_ / 8 + 64)); }
+
   double bound_ = 0;
+  std::uint32_t num_operations_;
   std::uint32_t goal_ = backward::none;  // the state from which the schedule begins
   bool complete_ = false;
 };
@@ -39,13 +47,14 @@ class search_end {
 /// section 11.
 ///
 /// A *label* is the end of a schedule: what it needs at its beginning (its *key*), and its *tails*. Every step makes
-/// times by maxima and sums. So the whole schedule ends at the greatest of some sums: the time when an engine is
-/// through with what is listed before, plus the tail of the engine; and the end of a tensor's copy in or out before,
-/// plus a tail for that tensor.
+/// times by maxima and sums, which are rounded down. So the whole schedule ends at the greatest of some sums: the time
+/// when an engine is through with what is listed before, plus the tail of the engine; and the end of a tensor's copy in
+/// or out before, plus a tail for that tensor.
 class copying_search : private backward_states<copying_search>, public search_end {
  public:
   copying_search(const problem& p, std::uint64_t max_labels, double incumbent)
-      : backward_states(p.graph(), p.budget(), incumbent * (1 - rounding_error)),
+      : backward_states(p.graph(), p.budget(), incumbent),
+        search_end(p.graph().num_operations),
         problem_(p),
         host_budget_(p.host_budget()),
         has_host_limit_(p.host_budget() != problem::unlimited),
@@ -137,7 +146,6 @@ class copying_search : private backward_states<copying_search>, public search_en
     std::uint32_t prefetched = none;       // the first compute or prefetch is the prefetch of this tensor
     std::uint32_t sequence = no_sequence;  // the first offload or drop before it; an offload: plus the tensor's number
     double compute = 0, out = 0, in = 0;   // tails of the engines
-    double last_tail = never;              // the least tail of a copy of the same direction that is put right before
     std::int64_t host_peak = 0;
     std::vector<double> coming, leaving;  // tails of the tensors' copies; as the engine's where not greater
   };
@@ -146,7 +154,7 @@ class copying_search : private backward_states<copying_search>, public search_en
     std::uint32_t key = none, parent = none;
     std::uint32_t next = none;  // of the same key
     step last = step::compute(op_id{});
-    double compute = 0, out = 0, in = 0, last_tail = never, bound = 0;
+    double compute = 0, out = 0, in = 0, bound = 0;
     std::int64_t host_peak = 0;
     std::size_t tails = 0;  // where its tails begin
     bool cut = false, dropped = false;
@@ -175,11 +183,11 @@ class copying_search : private backward_states<copying_search>, public search_en
       if (first_bit_[t] == none || num_producers(t) == 0 || (s_.bytes[t] == 0 && num_producers(t) == 1)) continue;
       number_[t] = static_cast<std::uint32_t>(tensors_.size());
       tensors_.push_back(t);
-      time_out_.push_back(rounded(link.time_out(s_.bytes[t])));
-      time_in_.push_back(rounded(link.time_in(s_.bytes[t])));
+      time_out_.push_back(link.time_out(s_.bytes[t]));
+      time_in_.push_back(link.time_in(s_.bytes[t]));
       bits before(operation_words_, 0);
       for (const std::uint32_t o : s_.producers[t]) unite(before, ancestors_[o]);
-      release_.push_back(closure_time(before) * (1 - 1e-13));
+      release_.push_back(below(closure_time(before)));
     }
   }
 
@@ -249,7 +257,6 @@ class copying_search : private backward_states<copying_search>, public search_en
     x.compute = from.compute;
     x.out = from.out;
     x.in = from.in;
-    x.last_tail = from.last_tail;
     x.host_peak = from.host_peak;
     std::size_t at = from.tails;
     x.coming.assign(tensors_.size(), x.in);
@@ -286,7 +293,7 @@ class copying_search : private backward_states<copying_search>, public search_en
     double release = std::numeric_limits<double>::infinity(), copies = 0;
     for (const auto& [tail, i] : order_) {
       release = std::min(release, release_[i]);
-      copies += time_out_[i];
+      copies = sum_below(copies, time_out_[i]);
       bound = std::max(bound, release + copies + tail);
     }
     return bound;
@@ -311,9 +318,7 @@ class copying_search : private backward_states<copying_search>, public search_en
       first_label_.push_back(none);
     }
     const auto no_later = [&](const label& a, const double* of_a, const label& b, const double* of_b) {
-      if (a.compute > b.compute || a.out > b.out || a.in > b.in || a.last_tail > b.last_tail ||
-          a.host_peak > b.host_peak)
-        return false;
+      if (a.compute > b.compute || a.out > b.out || a.in > b.in || a.host_peak > b.host_peak) return false;
       for (std::size_t i = 0; i < packed_.size(); ++i)
         if (of_a[i] > of_b[i]) return false;
       return true;
@@ -326,7 +331,6 @@ class copying_search : private backward_states<copying_search>, public search_en
     fresh.out = child_.out;
     fresh.in = child_.in;
     fresh.bound = bound;
-    fresh.last_tail = child_.last_tail;
     fresh.host_peak = child_.host_peak;
     for (std::uint32_t i = first_label_[k]; i != none; i = labels_[i].next)
       if (no_later(labels_[i], tails_.data() + labels_[i].tails, fresh, packed_.data())) return;
@@ -370,7 +374,6 @@ class copying_search : private backward_states<copying_search>, public search_en
       open_writes(child_.device, t);
       clear(child_.may_hold, i);
       child_.coming[i] = child_.leaving[i] = now_.compute;
-      child_.last_tail = never;
       emit(id, at_least, step::free(static_cast<tensor_id>(t)));
     });
   }
@@ -379,8 +382,6 @@ class copying_search : private backward_states<copying_search>, public search_en
     each(now_.on_host, [&](std::uint32_t i) {
       const std::uint32_t t = tensors_[i];
       if (!is_whole(now_.device, t)) return;
-      const double tail = now_.leaving[i];
-      if (!has_host_limit_ && now_.sequence >= offload_first && tail < now_.last_tail) return;
       child_ = now_;
       clear(child_.on_host, i);
       if (has_host_limit_) {
@@ -388,8 +389,7 @@ class copying_search : private backward_states<copying_search>, public search_en
         if (child_.host_peak > host_budget_) return;
       }
       set(child_.copied, i);
-      child_.out = std::max(now_.out, tail) + time_out_[i];
-      child_.last_tail = has_host_limit_ ? never : tail;
+      child_.out = sum_below(std::max(now_.out, now_.leaving[i]), time_out_[i]);
       child_.compute = std::max(now_.compute, child_.out);
       child_.coming[i] = std::max(now_.coming[i], child_.out);
       child_.leaving[i] = never;
@@ -408,7 +408,6 @@ class copying_search : private backward_states<copying_search>, public search_en
       child_.host_peak = std::max(now_.host_peak, held + s_.bytes[tensors_[i]]);
       if (num_open(now_.device, tensors_[i]) > 0) child_.coming[i] = std::max(now_.coming[i], now_.out);
       child_.sequence = drop_first;
-      child_.last_tail = never;
       emit(id, at_least, step::drop(static_cast<tensor_id>(tensors_[i])));
     }
   }
@@ -418,7 +417,6 @@ class copying_search : private backward_states<copying_search>, public search_en
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
       const std::uint32_t t = tensors_[i];
       if (!is_whole(now_.device, t) || now_.coming[i] == too_late) continue;
-      if (now_.prefetched != none && now_.coming[i] < now_.last_tail) continue;  // the other one goes first
       const bool there = has(now_.on_host, i);
       const bool dropped = has(now_.dropped, i);
       if (!there && !dropped && has(now_.copied, i)) continue;  // its copy out comes later
@@ -430,14 +428,13 @@ class copying_search : private backward_states<copying_search>, public search_en
         if (child_.host_peak > host_budget_) continue;
       }
       set(child_.on_host, i);
-      child_.in = std::max(now_.in, now_.coming[i]) + time_in_[i];
+      child_.in = sum_below(std::max(now_.in, now_.coming[i]), time_in_[i]);
       child_.compute = std::max(now_.compute, child_.in);
       child_.coming[i] = child_.leaving[i] = never;
       const std::uint32_t count = num_producers(t);
       for (std::uint32_t w = 0; w < count; ++w) clear(child_.device, first_bit_[t] + w);
       child_.prefetched = t;
       child_.sequence = no_sequence;
-      child_.last_tail = now_.coming[i];
       allow_holds(child_, bytes, none, i);
       emit(id, at_least, step::prefetch(static_cast<tensor_id>(t)));
     }
@@ -465,7 +462,7 @@ class copying_search : private backward_states<copying_search>, public search_en
         return;
       child_ = now_;
       place(child_.device, o);
-      const double tail = now_.compute + taken_[o];
+      const double tail = sum_below(now_.compute, s_.time[o]);
       child_.compute = tail;
       for (const std::uint32_t t : s_.inputs[o]) {
         const std::uint32_t i = number_[t];
@@ -477,7 +474,6 @@ class copying_search : private backward_states<copying_search>, public search_en
         if (number_[t] != none) child_.coming[number_[t]] = child_.leaving[number_[t]] = never;
       child_.prefetched = none;
       child_.sequence = no_sequence;
-      child_.last_tail = never;
       allow_holds(child_, m.running, o, none);
       emit(id, at_least, step::compute(static_cast<op_id>(o)));
     };
@@ -569,8 +565,8 @@ class copying_search : private backward_states<copying_search>, public search_en
     offload_multipliers m = a.multipliers;
     for (int flow = 0; flow < flows; ++flow) {
       m.device = std::min(m.device, cut_.highest_price());
-      const double value = cut_.price(m, stop) - m.device * static_cast<double>(room) * (1 + 0x1p-51) -
-                           (m.host > 0 ? m.host * static_cast<double>(host_budget_) * (1 + 0x1p-51) : 0);
+      double value = sum_below(cut_.price(m, stop), -product_above(m.device, number_above(room)));
+      if (m.host > 0) value = sum_below(value, -product_above(m.host, number_above(host_budget_)));
       if (value > best) {
         best = value;
         best_price = m.device;

@@ -16,6 +16,7 @@
 #include "remat/bound/detail/moment_fill.hpp"
 #include "remat/bound/detail/moment_joint.hpp"
 #include "remat/bound/turnaround.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -348,8 +349,8 @@ class refinement_steps {
       most = unlimited_joint_work * mip_operations_per_work;
     const std::uint64_t before = joint_->work();
     const double needed = instance_.graph().needed_time, enough = closing_bound(now);
-    const auto proven = [&] { return std::min(enough, needed + joint_->bound()); };
-    joint_->run(enough - needed, most, [&] {
+    const auto proven = [&] { return std::min(enough, sum_below(needed, joint_->bound())); };
+    joint_->run(sum_below(enough, -needed), most, [&] {
       part.report({.lower_bound = proven()});
       return part.should_stop();
     });
@@ -362,7 +363,9 @@ class refinement_steps {
   }
 
   /// The bound that closes the gap: a higher one is not needed.
-  [[nodiscard]] double closing_bound(const race_state& now) const { return now.best.time / (1 + options_.gap); }
+  [[nodiscard]] double closing_bound(const race_state& now) const {
+    return time_below(now.best.time, now.best.statistics.computes) / (1 + options_.gap);
+  }
 
   [[nodiscard]] static solution run_exact(const problem& p, run_clock& part, exact_options searching) {
     searching.run = part.control();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/graph/detail/topological_order.hpp"
 #include "remat/problem/detail/listed_order.hpp"
@@ -174,7 +175,6 @@ inline void complete_times(flat_graph& g, const id_names& names) {
 
 inline void mark_needed(flat_graph& g) {
   g.needed.assign(g.num_operations, 0);
-  g.needed_time = 0;
   std::vector<std::uint8_t> wanted(g.final_output);
   for (std::size_t o = g.num_operations; o-- > 0;) {
     bool needed = g.has_effect(o);
@@ -183,8 +183,10 @@ inline void mark_needed(flat_graph& g) {
     g.needed[o] = 1;
     for (const std::uint32_t t : g.inputs[o]) wanted[t] = 1;
   }
+  sum_from_below time;
   for (std::size_t o = 0; o < g.num_operations; ++o)
-    if (g.needed[o]) g.needed_time += g.time[o];
+    if (g.needed[o]) time.add(g.time[o]);
+  g.needed_time = time.value();
 }
 
 REMAT_INLINE void check_count(std::size_t count, std::size_t limit, const char* things) {

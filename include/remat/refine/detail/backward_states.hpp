@@ -33,8 +33,8 @@ inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 class state_table {
  public:
   struct node {
-    double spent = 0;      ///< least known time of the operations from this state to the end
-    double remaining = 0;  ///< proven lower bound on the time of everything before this state
+    std::int64_t spent = 0;  ///< least known time of the operations from this state to the end, in units
+    double remaining = 0;    ///< proven lower bound on the time of everything before this state
     std::uint32_t parent = none;
     std::uint32_t operation = none;  ///< placed between this state and its parent
     std::uint32_t closure = none;    ///< number of its closure
@@ -178,19 +178,34 @@ class backward_states {
   /// True if the entry is out of date.
   [[nodiscard]] bool is_stale(const entry& e) {
     const state_table::node& x = table_[e.state];
-    return x.done != 0 || e.total != x.spent + x.remaining;
+    return x.done != 0 || e.total != total_of(x);
   }
 
-  /// Rounds the times that are spent down to multiples of a unit, so that their sums are exact, and do not depend on
-  /// the order of moves: up to eight times the needed time, each is short by less than 2^−48 of it.
+  /// Rounds the times that are spent down to whole units of 2^−52 to 2^−51 of the needed time. So their sums are exact
+  /// as long as they are below `most_time()`, and do not depend on the order of moves.
   void round_times() {
-    for (const double time : s_.time) taken_.push_back(rounded(time));
-  }
-  [[nodiscard]] double rounded(double time) const {
     int exponent = 0;
-    std::frexp(s_.needed_time, &exponent);  // needed_time ≤ 2^exponent
-    return std::ldexp(std::floor(std::ldexp(time, 49 - exponent)), exponent - 49);
+    std::frexp(s_.needed_time, &exponent);  // needed_time < 2^exponent
+    unit_exponent_ = exponent - 52;
+    taken_.assign(s_.num_operations, 0);
+    for (std::uint32_t o = 0; o < s_.num_operations; ++o)
+      if (s_.needed[o]) taken_[o] = static_cast<std::int64_t>(std::ldexp(s_.time[o], -unit_exponent_));
   }
+  /// No sum of times that is at most this can overflow: a thousand times the needed time or more.
+  [[nodiscard]] double most_time() const {
+    return s_.needed_time > 0 ? std::ldexp(1.0, 62 + unit_exponent_) : std::numeric_limits<double>::infinity();
+  }
+  /// Schedules that take more than `most_time()` are not looked for. True if that is a limit.
+  bool limit_time() {
+    if (limit_ <= most_time()) return false;
+    limit_ = most_time();
+    return true;
+  }
+  [[nodiscard]] double time_of(std::int64_t units) const {
+    return std::ldexp(static_cast<double>(units), unit_exponent_);
+  }
+  /// The least time of a schedule that ends with state `x`, as far as is known.
+  [[nodiscard]] double total_of(const state_table::node& x) const { return time_of(x.spent) + x.remaining; }
 
   /// One bit for each write of a tensor that is read or is a final output, and one for each effect.
   void number_bits() {
@@ -316,9 +331,9 @@ class backward_states {
 
   void push(std::uint32_t i) {
     state_table::node& x = table_[i];
-    const double total = x.spent + x.remaining;
+    const double total = total_of(x);
     if (total >= limit_) return;
-    open_.push_back({total, x.spent, i});
+    open_.push_back({total, time_of(x.spent), i});
     std::push_heap(open_.begin(), open_.end(), later);
   }
 
@@ -417,9 +432,9 @@ class backward_states {
     close(work_, child_closure_);
     if (s_.once[o] && has(child_closure_, o)) return;  // it would run twice
     const state_table::node& from = table_[i];
-    const double spent = from.spent + taken_[o];
+    const std::int64_t spent = from.spent + taken_[o];
     const double remaining = search().least_time_before(from, o);
-    if (spent + remaining >= limit_) return;
+    if (time_of(spent) + remaining >= limit_) return;
     find_sleepers(n);
     const std::uint32_t known = table_.find(work_);
     if (known != none && table_[known].spent <= spent) {
@@ -444,7 +459,7 @@ class backward_states {
   }
 
   /// State `i` is reached again, by a way that takes no less: what sleeps there sleeps on both ways.
-  void meet_again(std::uint32_t i, double spent, double remaining) {
+  void meet_again(std::uint32_t i, std::int64_t spent, double remaining) {
     state_table::node& x = table_[i];
     bool woken = false;
     if (spent == x.spent)
@@ -487,7 +502,7 @@ class backward_states {
   }
 
   /// True if one of the states of this closure that were met last dominates `state`: rule 7.
-  [[nodiscard]] bool is_dominated(const bits& state, double spent, std::uint32_t closure) {
+  [[nodiscard]] bool is_dominated(const bits& state, std::int64_t spent, std::uint32_t closure) {
     std::uint32_t looks = 0;
     for (std::uint32_t i = first_of_closure_[closure]; i != none && looks < max_looks; i = table_[i].next, ++looks)
       if (table_[i].spent < spent && needs_less(table_.key(i), state.data())) return true;
@@ -541,7 +556,8 @@ class backward_states {
   std::vector<std::uint64_t> asleep_;                                 // operations, of each state: rule 6
   std::vector<std::uint32_t> first_of_closure_;                       // of its states; those met last come first
   std::unordered_map<std::uint64_t, std::uint32_t> closure_numbers_;  // by hash
-  std::vector<double> taken_;                                         // by an operation
+  std::vector<std::int64_t> taken_;                                   // by an operation, in units
+  int unit_exponent_ = 0;                                             // a unit is 2^unit_exponent_
   bits work_, state_, closure_, child_closure_, seen_, sleepers_, child_sleepers_;
   std::vector<move> moves_;
 };

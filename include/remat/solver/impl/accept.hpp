@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <new>
@@ -35,12 +36,30 @@ namespace detail::accepting {
   }
 }
 
+/// True if a plan of so many steps takes less than the bound of `s`. Both are sums that were rounded in different ways.
+template <class Solution>
+[[nodiscard]] bool is_refuted(const Solution& s, std::size_t steps) noexcept {
+  return s.lower_bound * (1 - std::max(rounding_error, static_cast<double>(steps) * 0x1p-52)) > s.time;
+}
+[[nodiscard]] inline std::size_t num_steps(const schedule& plan) noexcept { return plan.steps.size(); }
+[[nodiscard]] inline std::size_t num_steps(const std::vector<chain_step>& plan) noexcept { return plan.size(); }
+
+/// The common part of `drop_refuted_bound` for both kinds of solutions.
+template <class Solution>
+bool drop_refuted(Solution& s, double needed_time) {
+  if (!s.plan || !is_refuted(s, num_steps(*s.plan))) return false;
+  const std::string bound =
+      std::isfinite(s.lower_bound) ? "a proven bound of " + std::to_string(s.lower_bound) : "a proof that nothing fits";
+  s.lower_bound = std::min(needed_time, s.time);
+  s.message = bound + " is refuted by this schedule, and left out: that is a defect of remat; please report it";
+  return true;
+}
+
 /// Sets the status and the figures of a finished solve: the common part of both functions `conclude`.
 ///
 /// A plan is `optimal` if its time meets `s.lower_bound`, otherwise `feasible`. A solve without a plan that is neither
 /// `infeasible` nor `error` ended by a stop request or by a limit, and says so if it has no message; if nothing stopped
-/// it, it says `no_plan`. `s` is a `solution` or a `chain_solution`. Precondition: the lower bound is proven. Throws
-/// `internal_error` for a plan that is faster than the bound.
+/// it, it says `no_plan`. `s` is a `solution` or a `chain_solution`. Precondition: the lower bound is proven.
 template <class Solution>
 void record(Solution& s, const run_clock& clock, stop_reason stopped, std::string_view no_plan) {
   s.statistics.seconds = clock.seconds();
@@ -51,8 +70,6 @@ void record(Solution& s, const run_clock& clock, stop_reason stopped, std::strin
     s.out_of_memory = true;
   }
   if (s.plan) {
-    // Bound and time add up the same times in different orders: equal up to rounding.
-    if (s.time < s.lower_bound * (1 - 1e-9)) throw internal_error("a schedule takes less time than its proven bound");
     s.status = is_optimal(s.time, s.lower_bound) ? solve_status::optimal : solve_status::feasible;
   } else if (s.status != solve_status::infeasible && s.status != solve_status::error) {
     s.status = stopped == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
@@ -66,6 +83,7 @@ void record_out_of_memory(Solution& s, const run_clock& clock) {
   if (!s.plan) throw;
   s.statistics.seconds = clock.seconds();
   s.statistics.work = clock.work_done();
+  if (is_refuted(s, num_steps(*s.plan))) s.lower_bound = 0;
   s.status = is_optimal(s.time, s.lower_bound) ? solve_status::optimal : solve_status::feasible;
   s.message.clear();
   s.message = "out of memory";  // short enough to stand in the string itself
@@ -134,6 +152,12 @@ REMAT_INLINE bool prove(const problem& p, solution& s, const run_control& run) {
   return true;
 }
 
+REMAT_INLINE bool drop_refuted_bound(solution& s, double needed_time) {
+  if (!detail::accepting::drop_refuted(s, needed_time)) return false;
+  s.obstacle.reset();
+  return true;
+}
+
 REMAT_INLINE bool settled_by_listed_order(const problem& p, solution& best, std::string_view solver) {
   const std::string by = solver == "no_remat" ? std::string(solver) : by_part(solver, "no_remat");
   std::vector<std::uint32_t> order(p.graph().num_operations);
@@ -158,6 +182,7 @@ REMAT_INLINE void conclude(const problem& p, solution& s, const run_clock& clock
   run_control proving = clock.control();
   proving.time_limit = std::max<std::chrono::nanoseconds>(clock.left(), time_for_bound);
   prove(p, s, proving);
+  drop_refuted_bound(s, p.graph().needed_time);
   detail::accepting::record(s, clock, stopped, "the heuristic found no schedule; that is no proof that there is none");
 }
 
@@ -212,6 +237,7 @@ REMAT_INLINE bool prove(const chain_problem& p, chain_solution& s, const run_con
 
 REMAT_INLINE void conclude(const chain_problem& p, chain_solution& s, const run_clock& clock, stop_reason stopped) {
   prove(p, s);
+  detail::accepting::drop_refuted(s, p.stages().least_time());
   detail::accepting::record(s, clock, stopped, "no schedule of this kind fits; that is no proof that there is none");
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "remat/bound/least_memory.hpp"
 #include "remat/bound/least_memory_within.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
@@ -94,14 +95,18 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
   const auto is_better = [](const solution& before, const solution& now) {
     return before.plan && (!now.plan || before.time < now.time);
   };
-  const auto carry_over = [](const solution& before, solution& now) {
+  const auto carry_over = [&](const solution& before, solution& now) {
     now.plan = before.plan;
+    now.by = before.by;
     now.peak_bytes = before.peak_bytes;
+    now.host_peak_bytes = before.host_peak_bytes;
     now.time = before.time;
     now.statistics.computes = before.statistics.computes;
     now.statistics.recomputes = before.statistics.recomputes;
-    now.status = is_optimal(now.time, now.lower_bound) ? solve_status::optimal : solve_status::feasible;
-    now.message = "the schedule for a smaller budget, the best found";
+    const std::string failure = now.status == solve_status::error ? "; within this one: " + now.message : "";
+    const bool refuted = drop_refuted_bound(now, p.graph().needed_time);
+    now.status = !refuted && is_optimal(now.time, now.lower_bound) ? solve_status::optimal : solve_status::feasible;
+    if (!refuted) now.message = "the schedule for a smaller budget, the best found" + failure;
   };
   carry_over_budgets(budgets, answers, is_better, carry_over);
   return answers;
@@ -234,11 +239,14 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   best.statistics.seconds = clock.seconds();
   best.statistics.work = work;
   best.lower_bound = g.needed_time;
+  const bool is_refuted = best.plan && best.peak_bytes < least;
+  if (is_refuted) least = largest_working_set(p).bytes;
   best.statistics.own.set("least_bytes", least);
   if (best.plan) {
     best.status = best.peak_bytes <= least ? solve_status::optimal : solve_status::feasible;
     best.message = "the least peak found for a time of at most " + std::to_string(max_time) +
-                   (out_of_memory ? "; out of memory" : "");
+                   (out_of_memory ? "; out of memory" : "") +
+                   (is_refuted ? "; it refutes a proven bound, which is a defect of remat: please report it" : "");
   } else if (least > p.budget()) {
     best.status = solve_status::infeasible;
   } else if (best.status != solve_status::infeasible && best.status != solve_status::cancelled) {

@@ -7,6 +7,7 @@
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/solver/accept.hpp"
 
@@ -63,8 +64,7 @@ class chain_search {
     best_.statistics.own.set("stages", p_.stages().length());
     best_.statistics.own.set("options", sizes_.options.size());
     if (best_.plan) best_.statistics.own.set("form", in_bytes_ ? "exact" : "slots");
-    best_.lower_bound = p_.stages().least_time() + recompute_bound(sizes_, free_bytes());
-    if (best_.persistent_optimum && best_.time < best_.lower_bound) best_.lower_bound = best_.time;  // rounding
+    best_.lower_bound = sum_below(p_.stages().least_time(), recompute_bound(sizes_, free_bytes()));
     return stopped_;
   }
 

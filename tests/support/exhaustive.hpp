@@ -18,7 +18,10 @@ namespace remat::test {
 /// The least time of any schedule within the problem's budget, infinite if there is none: a shortest path over all
 /// states (which operations have run, which producers have run since each tensor's allocation). Every legal schedule is
 /// a path. For at most some ten operations; operations and writes together at most 64.
-[[nodiscard]] inline double least_time(const problem& p) {
+///
+/// Times are added up as `Time`: with `long double`, sums of a few doubles are exact up to some parts in 10^19.
+template <class Time = double>
+[[nodiscard]] Time least_time(const problem& p) {
   using state = std::uint64_t;
   const flat_graph& s = p.graph();
   const std::uint32_t n = s.num_operations;
@@ -34,10 +37,10 @@ namespace remat::test {
     return sum;
   };
 
-  std::unordered_map<state, double> best{{0, 0.0}};
-  std::priority_queue<std::pair<double, state>, std::vector<std::pair<double, state>>, std::greater<>> queue;
-  queue.push({0.0, 0});
-  const auto reach = [&](state x, double time) {
+  std::unordered_map<state, Time> best{{0, Time{0}}};
+  std::priority_queue<std::pair<Time, state>, std::vector<std::pair<Time, state>>, std::greater<>> queue;
+  queue.push({Time{0}, 0});
+  const auto reach = [&](state x, Time time) {
     const auto [at, fresh] = best.try_emplace(x, time);
     if (!fresh && at->second <= time) return;
     at->second = time;
@@ -66,7 +69,7 @@ namespace remat::test {
     for (std::uint32_t t = 0; t < s.num_tensors; ++t)
       if (x & contributions[t]) reach(x & ~contributions[t], time);
   }
-  return std::numeric_limits<double>::infinity();
+  return std::numeric_limits<Time>::infinity();
 }
 
 }  // namespace remat::test

@@ -40,7 +40,7 @@ class backward_search : private backward_states<backward_search>, public search_
         options_(options),
         sub_(p.graph()),
         cut_(sub_) {
-    is_limited_ = limit_time();
+    limit_time();
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) anchors_.push_back({o, nullptr, 0, 0});
     next_look_ = exact_options::visits_before_patience / std::max(1U, s_.num_operations);
   }
@@ -90,8 +90,8 @@ class backward_search : private backward_states<backward_search>, public search_
       clock.work(s_.num_operations * work_of::visit);
       expand(i);
     }
-    complete_ = !is_limited_;
-    bound_ = limit_;
+    complete_ = !has_left_out_;
+    bound_ = is_limited_ && complete_ ? std::numeric_limits<double>::infinity() : limit_;
     return stop_reason::none;
   }
 
@@ -278,7 +278,6 @@ class backward_search : private backward_states<backward_search>, public search_
   std::size_t next_look_ = 0;             // states
   double at_least_ = 0, last_bound_ = 0;
   std::uint64_t cuts_ = 0;
-  bool is_limited_ = false;  // slower schedules, which count as too slow, are not excluded
 };
 
 // With a link: shares of the copying eviction and of the search. If the search does not end, `offload` gets the rest.

@@ -195,10 +195,16 @@ class backward_states {
   [[nodiscard]] double most_time() const {
     return s_.needed_time > 0 ? std::ldexp(1.0, 62 + unit_exponent_) : std::numeric_limits<double>::infinity();
   }
-  /// Schedules that take more than `most_time()` are not looked for. True if that is a limit.
-  bool limit_time() {
-    if (limit_ <= most_time()) return false;
+  /// Schedules that take more than `most_time()` are not looked for.
+  void limit_time() {
+    if (limit_ <= most_time()) return;
     limit_ = most_time();
+    is_limited_ = true;
+  }
+  /// True if schedules that end in this way are not looked for.
+  bool is_too_slow(double total) {
+    if (total < limit_) return false;
+    has_left_out_ = has_left_out_ || (is_limited_ && total < std::numeric_limits<double>::infinity());
     return true;
   }
   [[nodiscard]] double time_of(std::int64_t units) const {
@@ -332,7 +338,7 @@ class backward_states {
   void push(std::uint32_t i) {
     state_table::node& x = table_[i];
     const double total = total_of(x);
-    if (total >= limit_) return;
+    if (is_too_slow(total)) return;
     open_.push_back({total, time_of(x.spent), i});
     std::push_heap(open_.begin(), open_.end(), later);
   }
@@ -434,7 +440,7 @@ class backward_states {
     const state_table::node& from = table_[i];
     const std::int64_t spent = from.spent + taken_[o];
     const double remaining = search().least_time_before(from, o);
-    if (time_of(spent) + remaining >= limit_) return;
+    if (is_too_slow(time_of(spent) + remaining)) return;
     find_sleepers(n);
     const std::uint32_t known = table_.find(work_);
     if (known != none && table_[known].spent <= spent) {
@@ -558,6 +564,8 @@ class backward_states {
   std::unordered_map<std::uint64_t, std::uint32_t> closure_numbers_;  // by hash
   std::vector<std::int64_t> taken_;                                   // by an operation, in units
   int unit_exponent_ = 0;                                             // a unit is 2^unit_exponent_
+  bool is_limited_ = false;                                           // by `most_time()`, not by what the caller has
+  bool has_left_out_ = false;                                         // some schedule may be slower than that
   bits work_, state_, closure_, child_closure_, seen_, sleepers_, child_sleepers_;
   std::vector<move> moves_;
 };

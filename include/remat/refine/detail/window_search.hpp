@@ -52,7 +52,7 @@ class states : private backward_states<states> {
     }
     for (const std::uint32_t e : effects_) set(work_, effect_bit_[e]);
     collect_musts();
-    (void)limit_time();
+    limit_time();
     push(begin_at(least_time(work_)));
   }
 

@@ -11,8 +11,13 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/problem/host_link.hpp"
+#include "remat/schedule/check.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/solver/frontier.hpp"
 #include "support/exhaustive.hpp"
+#include "support/held_to_the_end.hpp"
 #include "support/random_graph.hpp"
 
 using namespace remat;
@@ -84,4 +89,23 @@ TEST_CASE("a time that nothing can have needs more than the budget; a time that 
   CHECK(least_memory_within(p.with_budget(1 << 30), p.graph().needed_time / 2) == (1 << 30) + 1);
   CHECK(least_memory_within(p, p.graph().needed_time / 2) == problem::unlimited);
   CHECK_THROWS_AS((void)least_memory_within(p, std::numeric_limits<double>::quiet_NaN()), bad_argument);
+}
+
+TEST_CASE("with a link, a schedule that exists is not proven away") {
+  const problem p = test::held_to_the_end(600'000'600, 2'600'000'000);
+  schedule plan;
+  plan.compute(op_id{0});
+  plan.offload(tensor_id{0});
+  plan.compute(op_id{1});
+  plan.free(tensor_id{0});
+  plan.compute(op_id{2});
+  plan.free(tensor_id{1});
+  plan.prefetch(tensor_id{0});
+  plan.compute(op_id{3});
+  const check_report report = check(p, plan);
+  REQUIRE(report.valid());
+  REQUIRE(report.time == 4);
+  CHECK(least_memory_within(p, 4) <= report.peak_bytes);
+  CHECK(least_memory_within(p.with_budget(problem::unlimited), 4) <= report.peak_bytes);
+  CHECK(least_memory_for(p, 4, evict).status != solve_status::infeasible);
 }

@@ -20,11 +20,14 @@
 #include "remat/core/id.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/io/training_graph_json.hpp"
+#include "remat/method/evict.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/copy_schedules.hpp"
 #include "support/exhaustive.hpp"
 #include "support/exhaustive_copies.hpp"
+#include "support/held_to_the_end.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -145,6 +148,26 @@ problem small_step(const host_link& link) {
   g.add_operation({.inputs = {a, c}, .outputs = {d}, .seconds = 2});
   g.add_final_output(d);
   return problem(g, measured_cost{}, 9).with_link(link);
+}
+
+TEST_CASE("a moment that cannot win is no bound before all of its cases are bounded") {
+  // The least time is 4. Some cases of a moment alone are bounded by more.
+  for (const std::int64_t third : {1, 600, 2'000, 600'000'600}) {
+    const problem p = test::held_to_the_end(third, 1'000'000'000 + std::max<std::int64_t>(1'000'000'000, third));
+    const offload_bound_result r = offload_bound(p);
+    CHECK_FALSE(r.infeasible);
+    CHECK(r.lower_bound <= test::fastest_with_copies(p).time);
+    CHECK(r.lower_bound <= 4);
+  }
+  // Here few bytes have to go.
+  const problem unet = read_training_step(REMAT_TEST_DATA "/graphs/unet5-b16-256.json").instance.with_link({});
+  for (const std::int64_t less : {1, 100, 200, 1'000, 10'000}) {
+    const problem p = unet.with_budget(unet.graph().baseline_peak - less);
+    const solution s = evict(p);
+    REQUIRE(s.has_schedule());
+    CHECK(s.message.find("defect") == std::string::npos);
+    CHECK(offload_bound(p).lower_bound <= s.time);
+  }
 }
 
 TEST_CASE("by hand: one tensor, on the host or made again") {

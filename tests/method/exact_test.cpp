@@ -135,6 +135,27 @@ TEST_CASE("with a link: the same least time as an exhaustive search over schedul
   CHECK(impossible > 10);
 }
 
+TEST_CASE("with a link: copies decide where no operation takes time, however fast they are") {
+  for (const bool swapped : {false, true})
+    for (const double speed : {1e3, 1e15, 1e17, 1e18}) {
+      flat_graph g;
+      g.num_operations = g.num_tensors = 5;
+      g.outputs.values = {0, 1, 2, 3, 4};
+      g.outputs.begin = {0, 1, 2, 3, 4, 5};
+      g.inputs.values = {0, 1, 2, 0, 1, 3};
+      g.inputs.begin = {0, 0, 0, 2, 3, 6};
+      g.final_outputs = {4};
+      g.bytes = {swapped ? 10 : 20, swapped ? 20 : 10, 30, 1, 1};
+      g.time = {0, 0, 0, 0, 0};
+      g.workspace = {0, 0, 0, 10, 0};
+      g.once = {1, 1, 0, 0, 0};
+      const problem p = problem::from_flat(g, 61).with_link({.out = speed, .in = speed, .latency = 0});
+      const solution s = exact(p, {.start_from_heuristic = false});
+      CHECK(s.status == solve_status::optimal);
+      CHECK(s.time == doctest::Approx(20 / speed).epsilon(1e-12));
+    }
+}
+
 TEST_CASE("with a link that is of no use: the optimum of recomputation alone") {
   std::size_t costly = 0;
   for (std::uint64_t seed = 0; seed < 120; ++seed) {

@@ -152,6 +152,38 @@ TEST_CASE("a known bound is taken over, and another budget forgets it") {
   CHECK(none.status == solve_status::infeasible);
 }
 
+TEST_CASE("a bound that the schedule refutes is left out, and the schedule is returned") {
+  const problem p = test::random_problem(11, {.operations = 8, .once = 0, .dead = 0});
+  const double needed = p.graph().needed_time, infinity = std::numeric_limits<double>::infinity();
+  for (const double wrong : {2 * needed, 1.001 * needed, infinity}) {
+    const problem q = p.with_known_bound(wrong);
+    solution s;
+    REQUIRE(accept(q, s, listed(q), "no_remat"));
+    s.lower_bound = wrong;
+    s.proven = true;
+    conclude(q, s, run_clock({}, "test"), stop_reason::none);
+    CHECK(s.has_schedule());
+    CHECK(s.lower_bound == needed);
+    CHECK(s.message.find("defect of remat; please report it") != std::string::npos);
+  }
+  // Rounding alone refutes nothing.
+  solution s;
+  REQUIRE(accept(p, s, listed(p), "no_remat"));
+  s.lower_bound = std::nextafter(s.time, infinity);
+  CHECK_FALSE(drop_refuted_bound(s, needed));
+  CHECK(s.message.empty());
+  // Chains likewise.
+  const chain_problem c(chain("two", 1, {{.forward_time = 1, .backward_time = 1}, {.forward_time = 1}}), 100);
+  chain_solution t;
+  REQUIRE(accept(c, t, store_all_steps(c.stages())));
+  t.lower_bound = 5;
+  t.proven = true;
+  conclude(c, t, run_clock({}, "test"), stop_reason::none);
+  CHECK(t.has_schedule());
+  CHECK(t.lower_bound == 3);
+  CHECK(t.message.find("defect of remat") != std::string::npos);
+}
+
 TEST_CASE("a stop request ends the proof of the bound, and so does the deadline") {
   const problem free = test::random_problem(17, {.operations = 5000, .once = 0, .dead = 0, .backward = 100});
   const problem p = free.with_budget(largest_working_set(free).bytes + 1);

@@ -18,6 +18,7 @@
 #include "remat/schedule/check.hpp"
 #include "support/answer.hpp"
 #include "support/exhaustive.hpp"
+#include "support/held_to_the_end.hpp"
 #include "support/random_graph.hpp"
 
 using namespace remat;
@@ -98,6 +99,38 @@ TEST_CASE("a frontier is monotone, in the order of its budgets, and within each 
   }
   CHECK(answers[3].status == solve_status::infeasible);
   CHECK(answers[1].status == solve_status::optimal);
+}
+
+TEST_CASE("a schedule of a smaller budget is carried over whole, and hides no failure of the larger one") {
+  const problem p = test::held_to_the_end(600'000'600, problem::unlimited);
+  const std::vector<std::int64_t> budgets{2'000'000'000, 2'200'000'000};
+  solution of_larger;
+  const auto solve = [&](const problem& q, const run_control&) {
+    return q.budget() > budgets[0] ? of_larger : evict(q);
+  };
+  of_larger.lower_bound = p.graph().needed_time;
+  std::vector<solution> answers = frontier_by(p, budgets, solve);
+  REQUIRE(answers[0].has_schedule());
+  REQUIRE(answers[1].has_schedule());
+  const check_report report = check(p, *answers[1].plan);
+  CHECK(report.host_peak_bytes > 0);
+  CHECK(answers[1].host_peak_bytes == report.host_peak_bytes);
+  CHECK(answers[1].by == answers[0].by);
+  CHECK(answers[1].status == solve_status::optimal);
+  // The larger budget was proven to have no schedule: refuted.
+  of_larger.status = solve_status::infeasible;
+  of_larger.lower_bound = std::numeric_limits<double>::infinity();
+  answers = frontier_by(p, budgets, solve);
+  CHECK(answers[1].status == solve_status::feasible);
+  CHECK(answers[1].lower_bound == p.graph().needed_time);
+  CHECK(answers[1].message.find("defect") != std::string::npos);
+  // Its solve had an error: that is said.
+  of_larger.status = solve_status::error;
+  of_larger.lower_bound = 0;
+  of_larger.message = "the reason";
+  answers = frontier_by(p, budgets, solve);
+  CHECK(answers[1].status == solve_status::feasible);
+  CHECK(answers[1].message.find("the reason") != std::string::npos);
 }
 
 TEST_CASE("under a limit of work the answer is the same again") {

@@ -146,12 +146,12 @@ class search {
  public:
   /// `p` has a known bound, and `best` is what is known of its schedules.
   search(mip_backend_ref backend, const problem& p, const hiremate_options& options, run_clock& clock, solution& best)
-      : backend_(backend),
+      : backend_(backend.noting(failures_)),
         p_(p),
         options_(options),
         clock_(clock),
         best_(best),
-        groups_(sub_graphs_of(options, backend)),
+        groups_(sub_graphs_of(options, backend_)),
         stages_(groups_) {
     stages_.moves = options.chain_moves;
     stages_.peaks = 1;
@@ -386,8 +386,10 @@ class search {
       say(left_out_.programs, "", " integer programs not solved");
     }
     best_.statistics.own.set("hierarchies", std::move(all));
+    report_failures(failures_, best_);
   }
 
+  mip_failures failures_{};
   mip_backend_ref backend_;
   const problem& p_;
   const hiremate_options& options_;

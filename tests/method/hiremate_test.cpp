@@ -397,15 +397,18 @@ TEST_CASE("a backend that throws or returns too few values: its failure is told,
   options.gap = 0;
   options.max_columns = 100'000;
   options.partition = hiremate_partition::h_partition;
-  const auto check_failure = [&](const solution& s, const std::string& says) {
-    test::check_answer(p, s);
+  const auto check_failure = [](const problem& instance, const solution& s, const std::string& says) {
+    test::check_answer(instance, s);
     CHECK(s.has_schedule());
     CHECK(s.message.find(says) != std::string::npos);
     REQUIRE(s.statistics.own.find<std::string>("backend_failure") != nullptr);
     CHECK(s.statistics.own.find<std::string>("backend_failure")->find(says) == 0);
   };
-  check_failure(hiremate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
-  check_failure(hiremate_with(test::short_backend{})(p, options), "the backend short failed: 3 values");
+  check_failure(p, hiremate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
+  check_failure(p, hiremate_with(test::short_backend{})(p, options), "the backend short failed: 3 values");
+  const problem linked = p.with_link({.out = 1e9, .in = 1e9, .latency = 0});
+  check_failure(linked, hiremate_with(test::throwing_backend{})(linked, options),
+                "the backend throwing failed: licence expired");
   // Failures in the search of ways of sub-graphs, on several threads, are told, too.
   options = limited(run_control::no_work_limit);
   options.gap = 0;
@@ -415,7 +418,7 @@ TEST_CASE("a backend that throws or returns too few values: its failure is told,
   options.top_solver = hiremate_top::search_level;
   options.sub_solver = sub_method::h_ilp;
   options.run.threads = 2;
-  check_failure(hiremate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
+  check_failure(p, hiremate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
 }
 
 TEST_CASE("chains that are not begun are counted and reported") {

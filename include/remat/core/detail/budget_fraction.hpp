@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include "remat/core/error.hpp"
@@ -12,14 +11,18 @@
 namespace REMAT_NAMESPACE::detail {
 
 /// Returns a fraction of `bytes`, rounded down: what the decimal number that `fraction` stands for gives, so 0.29 of
-/// 100 bytes are 29. Throws `bad_argument` unless 0 ≤ fraction ≤ 1.
+/// 100 bytes are 29 (to a byte, from 2^50 bytes on). Throws `bad_argument` unless 0 ≤ fraction ≤ 1.
 [[nodiscard]] inline std::int64_t fraction_of_bytes(double fraction, std::int64_t bytes) {
   if (!(fraction >= 0 && fraction <= 1))
     throw bad_argument("budget is the fraction " + std::to_string(fraction) + "; expected a number from 0 to 1");
-  // The double nearest to a decimal number, and the product, may each be too small by half an epsilon.
-  const double product = fraction * static_cast<double>(bytes) * (1 + 2 * std::numeric_limits<double>::epsilon());
-  const double whole = std::floor(product);
-  return whole >= static_cast<double>(bytes) ? bytes : std::min(bytes, static_cast<std::int64_t>(whole));
+  // The product may be rounded over a whole number, to either side: quotients are compared with the fraction itself.
+  const auto size = static_cast<double>(bytes);
+  const auto quotient = [size](std::int64_t part) { return static_cast<double>(part) / size; };
+  if (fraction == 1 || bytes == 0) return bytes;
+  auto part = static_cast<std::int64_t>(std::floor(fraction * size));
+  if (quotient(part) > fraction) --part;
+  if (quotient(part + 1) <= fraction) ++part;
+  return std::min(part, bytes);
 }
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -421,14 +421,22 @@ REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, 
     hiremate_options alone = options;
     alone.improve = false;
     if (!alone.cache) alone.cache = make_way_cache();
+    std::string failure;
     const auto method = [&](const problem& instance, const run_control& run) {
       hiremate_options now = alone;
       now.run = run;
       // A given hierarchy is one of the graph without copies.
       if (instance.graph().num_operations != p.graph().num_operations) now.hierarchy.reset();
-      return solve_hiremate(backend, instance, now);
+      solution s = solve_hiremate(backend, instance, now);
+      if (const auto* first = s.statistics.own.find<std::string>("backend_failure")) failure = *first;
+      return s;
     };
-    return solve_by_split_instances(p, "hiremate", options.run, options.improve, method);
+    solution s = solve_by_split_instances(p, "hiremate", options.run, options.improve, method);
+    if (!failure.empty()) {  // its instance need not be that of the answer
+      s.statistics.own.set("backend_failure", failure);
+      s.message += (s.message.empty() ? "" : "; ") + failure;
+    }
+    return s;
   }
   return solve_by_own_method(p, "hiremate", options.run, options.improve, true,
                              [&](run_clock& clock, solution& best) -> method_end {

@@ -122,8 +122,8 @@ int main(int argc, char** argv) {
       {"revolve", [&](const problem& p) { return revolve(p, with_run(revolve_solver::options_type{})); }},
       {"rotor", [&](const problem& p) { return rotor(p, with_run(rotor_solver::options_type{})); }},
       {"evict", [&](const problem& p) { return evict(p, with_run(evict_options{})); }},
-      {"refined", [&](const problem& p) { return refined(p, with_run(refined_options{})); }},
-      {"auto", [&](const problem& p) { return automatic(p, with_run(automatic_options{})); }}};
+      {"refined", [&](const problem& p) { return refined(p, with_run(refined_options{.gap = 0})); }},
+      {"auto", [&](const problem& p) { return automatic(p, with_run(automatic_options{.gap = 0})); }}};
 
   std::map<std::string, problem> read;
   std::map<double, std::vector<double>> gaps, first_gaps;

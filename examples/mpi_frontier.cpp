@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <vector>
 
 #include "remat/distribute/communicator.hpp"
@@ -16,10 +17,13 @@
 #include "remat/solver/frontier.hpp"
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  int level = 0;
+  if (argc != 2) {
+    std::fputs("usage: mpi-frontier GRAPH.json\n", stderr);
+    return 2;
+  }
+  int level = 0, status = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-  {
+  try {
     const remat::communicator ranks(MPI_COMM_WORLD);
     std::vector<remat::piece_kind> kinds = remat::solver_pieces();  // parts of one solve
     kinds.push_back(remat::frontier_points(remat::twremat));        // budgets of a frontier
@@ -35,6 +39,10 @@ int main(int argc, char** argv) {
     } else {
       crew.serve();  // until rank 0 destroys its crew
     }
+  } catch (const std::exception& e) {  // on rank 0; its crew has ended that of the others
+    std::fprintf(stderr, "%s\n", e.what());
+    status = 1;
   }
   MPI_Finalize();
+  return status;
 }

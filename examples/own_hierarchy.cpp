@@ -2,6 +2,7 @@
 // A hierarchy of your own for hiremate: groups of six forward operations in the listed order, in place of
 // H-Partition's.
 #include <cstdint>
+#include <exception>
 #include <iostream>
 #include <vector>
 
@@ -11,7 +12,7 @@
 #include "remat/mip/branch_and_bound.hpp"
 
 // Run it with tests/data/graphs/rk/fno1d.json.
-int main(int argc, char** arguments) {
+int main(int argc, char** arguments) try {
   if (argc != 2) {
     std::cerr << "usage: own-hierarchy GRAPH.json\n";
     return 2;
@@ -36,4 +37,7 @@ int main(int argc, char** arguments) {
   const remat::problem tight = p.with_budget(g.baseline_peak * 7 / 10);
   const remat::solution s = remat::hiremate_with(remat::branch_and_bound)(tight, options);
   std::cout << s.message << '\n' << to_string(s.status) << ", found by " << s.by << '\n';
+} catch (const std::exception& e) {
+  std::cerr << e.what() << '\n';
+  return 1;
 }

@@ -2,6 +2,7 @@
 // A MIP backend of your own: any type with a name and `solve`. This one counts its calls, and passes everything on. A
 // solver that reads MPS files needs no type: `command_backend{.command = "solver {mps} {seconds} {solution}"}`.
 #include <atomic>
+#include <exception>
 #include <iostream>
 #include <string_view>
 
@@ -22,7 +23,7 @@ struct counting_backend {
 static_assert(remat::mip_backend<counting_backend>);
 
 // Run it with tests/data/graphs/rk/fno1d.json.
-int main(int argc, char** arguments) {
+int main(int argc, char** arguments) try {
   if (argc != 2) {
     std::cerr << "usage: own-mip-backend GRAPH.json\n";
     return 2;
@@ -36,4 +37,7 @@ int main(int argc, char** arguments) {
   const remat::problem tight = p.with_budget(p.graph().baseline_peak / 5 * 4);
   const remat::solution s = remat::checkmate_with(counting_backend{&calls})(tight, options);
   std::cout << calls << " integer programs; " << to_string(s.status) << ", found by " << s.by << '\n';
+} catch (const std::exception& e) {
+  std::cerr << e.what() << '\n';
+  return 1;
 }

@@ -2,6 +2,7 @@
 // A solver of your own: it has the shape of all others, joins `auto` as a part, and is held to the same laws.
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <iostream>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,7 @@ struct half_solver {
 };
 
 // Run it with tests/data/graphs/unet5-b16-256.json.
-int main(int argc, char** arguments) {
+int main(int argc, char** arguments) try {
   if (argc != 2) {
     std::cerr << "usage: own-solver GRAPH.json\n";
     return 2;
@@ -53,4 +54,7 @@ int main(int argc, char** arguments) {
                                    .run = {.work_limit = 80'000}};
   const remat::solution both = remat::automatic(p.with_budget(p.graph().baseline_peak / 2), options);
   std::cout << own.by << ": " << to_string(own.status) << "; " << both.by << ": " << to_string(both.status) << '\n';
+} catch (const std::exception& e) {
+  std::cerr << e.what() << '\n';
+  return 1;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // For hiremate: a rule of your own that chooses the solvers of sub-graphs, and a solver of sub-graphs of your own.
+#include <exception>
 #include <iostream>
 #include <span>
 #include <vector>
@@ -21,7 +22,7 @@ remat::solution exactly(const remat::problem& p, std::span<const remat::schedule
 }
 
 // Run it with tests/data/graphs/rk/fno1d.json.
-int main(int argc, char** arguments) {
+int main(int argc, char** arguments) try {
   if (argc != 2) {
     std::cerr << "usage: own-sub-solver GRAPH.json\n";
     return 2;
@@ -36,4 +37,7 @@ int main(int argc, char** arguments) {
   options.own_sub_solver = exactly;
   const remat::solution by_own = remat::hiremate_with(remat::branch_and_bound)(tight, options);
   std::cout << "by your solver: " << to_string(by_own.status) << ", found by " << by_own.by << '\n';
+} catch (const std::exception& e) {
+  std::cerr << e.what() << '\n';
+  return 1;
 }

@@ -2,6 +2,7 @@
 // A tree decomposition of your own for twremat: a path of bags along the listed order.
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <iostream>
 #include <vector>
 
@@ -26,7 +27,7 @@ remat::tree_decomposition path_of(const remat::undirected_graph& g) {
 }
 
 // Run it with tests/data/graphs/unet5-b16-256.json.
-int main(int argc, char** arguments) {
+int main(int argc, char** arguments) try {
   if (argc != 2) {
     std::cerr << "usage: own-tree GRAPH.json\n";
     return 2;
@@ -36,4 +37,7 @@ int main(int argc, char** arguments) {
   options.tree = path_of(remat::operation_graph(p));
   const remat::solution s = remat::twremat(p.with_budget(p.graph().baseline_peak * 7 / 10), options);
   std::cout << "width " << options.tree->width() << ": " << to_string(s.status) << ", found by " << s.by << '\n';
+} catch (const std::exception& e) {
+  std::cerr << e.what() << '\n';
+  return 1;
 }

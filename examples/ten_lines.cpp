@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <iostream>
 
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/automatic.hpp"
 
-int main(int, char** arguments) {
+int main(int argc, char** arguments) try {
+  if (argc != 2) throw remat::error("usage: ten-lines GRAPH.json");
   const remat::problem p = remat::read_training_step(arguments[1]).instance;
-  const remat::problem half = p.with_budget(p.graph().baseline_peak / 2);
+  const remat::problem half = p.with_budget_fraction(0.5);
   const remat::solution s = remat::automatic(half, {.run = {.time_limit = std::chrono::seconds(10)}});
+  if (!s.has_schedule()) throw remat::error("no schedule: " + s.message);
   const auto overhead = [&](double time) { return std::lround(100 * (time / p.graph().baseline_time - 1)); };
   std::cout << "In half of the memory, the step takes " << overhead(s.time) << " % more time; at least "
             << overhead(s.lower_bound) << " % are proven to be unavoidable.\n";
+} catch (const std::exception& e) {
+  std::cerr << e.what() << '\n';
+  return 1;
 }

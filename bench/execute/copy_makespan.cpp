@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
               static_cast<std::int64_t>(static_cast<double>(in.instance.graph().baseline_peak) * fraction);
           const problem p =
               in.instance.with_budget(budget).with_link({.out = speed * 1e9, .in = speed * 1e9, .latency = 1e-5});
-          offload_options options;
+          offload_options options{.gap = 0};
           options.run.time_limit = std::chrono::nanoseconds(std::llround(how.seconds * 1e9));
           const solution s = offload(p, options);
           if (s.plan) measure(in, p, *s.plan, fraction, speed, how, all);

@@ -186,7 +186,7 @@ void solve(const benchmark_set& set, const std::filesystem::path& folder, const 
     const best_known& row = set.rows()[i];
     if (row.is_infeasible()) return;
     const problem p = instance();
-    remat::automatic_options options;
+    remat::automatic_options options{.gap = 0};
     options.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(settings.seconds * 1e9));
     options.run.seed = settings.seed;
     options.run.threads = settings.threads;

@@ -77,7 +77,7 @@ solve_function improved(const Solver& solver) {
 int main(int argc, char** argv) {
   std::string solvers = "auto", fractions = "0.8,0.6,0.5,0.4,0.3,0.2";
   double seconds = 10, near = 0.001;
-  automatic_options whole_call;
+  automatic_options whole_call{.gap = 0};
   unsigned threads = 1;
   bool with_parts = false;
   std::uint64_t seeds = 1;

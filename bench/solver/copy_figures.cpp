@@ -34,7 +34,7 @@ using namespace remat;  // NOLINT: a program
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 solution solve(const problem& p, double seconds) {
-  automatic_options options;
+  automatic_options options{.gap = 0};
   options.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
   options.run.threads = 1;
   return automatic(p, options);

@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
     if (speed > 0) p = with_joined_tensors(p).with_link({.out = speed * 1e9, .in = speed * 1e9, .latency = 1e-5});
     const double base = p.graph().baseline_time;
     const auto overhead = [&](double time) { return 100 * (time / base - 1); };
-    automatic_options searching;
+    automatic_options searching{.gap = 0};
     searching.run.time_limit = nanoseconds_of(seconds);
     const solution found = automatic(p, searching);
     exact_options proving;

@@ -57,6 +57,7 @@ double overhead(const problem& p, double time) { return 100 * (time / p.graph().
 pofo_options options_for(std::uint32_t states) {
   pofo_options options;
   options.max_stages = 500;
+  options.gap = 0;
   if (states != 0) options.states = states;
   return options;
 }

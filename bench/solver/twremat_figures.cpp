@@ -184,6 +184,7 @@ void dual(double seconds, const std::string& only) {
       }
       const problem less = p.with_budget(static_cast<std::int64_t>(0.95 * static_cast<double>(s.peak_bytes)));
       refined_options searching;
+      searching.gap = 0;
       searching.run.time_limit = limit / 2;
       twremat_options taking;
       taking.attempts = 9;

@@ -102,7 +102,7 @@ template <class Solver>
 }
 
 /// The options with which the program runs its solvers of training graphs, unless `--option` says otherwise: those of
-/// a preset, and the program's own gap.
+/// a preset.
 struct graph_solver_options {
   remat::no_remat_options no_remat{};
   remat::chen_sqrt_options chen_sqrt{};
@@ -128,7 +128,6 @@ struct graph_solver_options {
 #ifndef REMAT_HAVE_CBC
     hiremate.max_columns = 300;  // the library's own branch and bound is for small programs
 #endif
-    automatic.gap = std::max(automatic.gap, 0.001);
   }
 
   /// Calls `action(solver, options)` for the options of each solver.

@@ -39,6 +39,7 @@
 #include "remat/method/twremat/impl/twremat.hpp"
 #include "remat/mip/impl/branch_and_bound.hpp"
 #include "remat/mip/impl/command.hpp"
+#include "remat/mip/impl/concepts.hpp"
 #include "remat/mip/impl/model.hpp"
 #include "remat/problem/impl/digest.hpp"
 #include "remat/problem/impl/host_link.hpp"

@@ -149,4 +149,11 @@ TEST_CASE("what is not legal, and where") {
   }
 }
 
+TEST_CASE("a budget as a fraction of the peak of storing all") {
+  const chain_problem p = two();
+  CHECK(p.with_budget_fraction(0.5).budget() == p.stages().store_all_peak_bytes() / 2);
+  CHECK(p.with_budget_fraction(1).budget() == p.stages().store_all_peak_bytes());
+  CHECK_THROWS_AS((void)p.with_budget_fraction(2), remat::bad_argument);
+}
+
 }  // namespace

@@ -38,6 +38,23 @@ TEST_CASE("a call shows its arguments as elements") {
   CHECK(call.scratch<std::uint64_t>().size() == 2);
 }
 
+#ifndef NDEBUG
+TEST_CASE("in debug builds, an argument that the operation does not have is named") {
+  const std::array<std::byte, 8> data{};
+  const std::array<std::span<const std::byte>, 2> inputs{std::span<const std::byte>(data),
+                                                         std::span<const std::byte>(data)};
+  host_call call;
+  call.operation = op_id{7};
+  call.inputs = inputs;
+  CHECK(call.input<float>(1).size() == 2);
+  CHECK_THROWS_WITH_AS((void)call.input<float>(2),
+                       "the kernel of operation 7 asks for input 2; the operation has 2, counted from 0", bad_argument);
+  CHECK_THROWS_WITH_AS((void)call.output<float>(0),
+                       "the kernel of operation 7 asks for output 0; the operation has 0, counted from 0",
+                       bad_argument);
+}
+#endif
+
 TEST_CASE("a table runs the kernel of the operation, and names one that is missing") {
   training_graph g;
   const tensor_id t = g.add_tensor({.name = "t", .bytes = 4});

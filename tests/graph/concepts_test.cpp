@@ -68,6 +68,7 @@ struct full_graph : sized_mirror_chain {
   [[nodiscard]] std::int64_t workspace(op_id o) const { return static_cast<std::int64_t>(index(o)); }
   [[nodiscard]] bool always_resident(tensor_id) const { return false; }
   [[nodiscard]] bool recomputable(op_id o) const { return index(o) != 1; }
+  [[nodiscard]] bool deterministic(op_id o) const { return index(o) != 2; }
   [[nodiscard]] op_phase phase(op_id o) const { return index(o) < 3 ? op_phase::forward : op_phase::backward; }
   [[nodiscard]] float flops(op_id) const { return 1; }
   [[nodiscard]] double bytes_accessed(op_id) const { return 1; }
@@ -91,14 +92,15 @@ static_assert(!remat::sized_graph<mirror_chain>);
 static_assert(remat::sized_graph<sized_mirror_chain>);
 static_assert(!remat::workspace_graph<sized_mirror_chain>);
 static_assert(!remat::phased_graph<sized_mirror_chain>);
+static_assert(!remat::deterministic_graph<sized_mirror_chain>);
 static_assert(!remat::data_flow_graph<no_outputs>);
 static_assert(!remat::data_flow_graph<untyped_ids>);
 static_assert(!remat::data_flow_graph<int>);
 
 template <class G>
-constexpr bool has_all =
-    remat::sized_graph<G>&& remat::workspace_graph<G>&& remat::residency_graph<G>&& remat::recomputable_graph<G>&&
-        remat::profiled_graph<G>&& remat::measured_graph<G>&& remat::named_graph<G>&& remat::phased_graph<G>;
+constexpr bool has_all = remat::sized_graph<G>&& remat::workspace_graph<G>&& remat::residency_graph<G>&&
+    remat::recomputable_graph<G>&& remat::profiled_graph<G>&& remat::measured_graph<G>&& remat::named_graph<G>&&
+        remat::phased_graph<G>&& remat::deterministic_graph<G>;
 static_assert(has_all<full_graph>);
 static_assert(has_all<remat::training_graph>);
 
@@ -108,6 +110,10 @@ static_assert(!remat::sizing_cost_model<remat::unit_cost, mirror_chain>);
 static_assert(!std::is_constructible_v<remat::problem, const mirror_chain&, const remat::unit_cost&>);
 static_assert(std::is_constructible_v<remat::problem, const mirror_chain&, const ten_bytes&>);
 static_assert(std::is_constructible_v<remat::problem, const sized_mirror_chain&, const remat::unit_cost&>);
+// A budget is whole bytes.
+static_assert(
+    std::is_constructible_v<remat::problem, const sized_mirror_chain&, const remat::unit_cost&, unsigned long long>);
+static_assert(!std::is_constructible_v<remat::problem, const sized_mirror_chain&, const remat::unit_cost&, double>);
 
 }  // namespace
 

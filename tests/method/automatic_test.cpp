@@ -18,6 +18,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/impl/race.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
@@ -25,6 +26,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/data.hpp"
+#include "support/failing_backend.hpp"
 
 using namespace remat;
 using namespace remat::detail;
@@ -41,7 +43,7 @@ problem within(const problem& p, double part) {
 }
 
 automatic_options limited(std::chrono::nanoseconds time, unsigned threads) {
-  automatic_options options;
+  automatic_options options{.gap = 0};
   options.run.time_limit = time;
   options.run.threads = threads;
   return options;
@@ -71,7 +73,7 @@ TEST_CASE("little work is enough if a part of it is enough for eviction alone") 
         CAPTURE(name);
         CAPTURE(part);
         CAPTURE(work);
-        automatic_options options;
+        automatic_options options{.gap = 0};
         options.run.work_limit = work;
         CHECK(automatic(p, options).plan);
       }
@@ -119,7 +121,7 @@ TEST_CASE("under a limit of work the seed alone decides") {
   const problem p = within(read("unet5-b16-256"), 0.5);
   std::vector<solution> answers;
   for (const unsigned threads : {1U, 2U, 4U}) {
-    automatic_options options;
+    automatic_options options{.gap = 0};
     options.run.work_limit = 800'000;
     options.run.seed = 11;
     options.run.threads = threads;
@@ -136,7 +138,7 @@ TEST_CASE("the share of evict is enough for its passes") {
   const problem p = within(read("transformer-6-6-b32-s256"), 0.3);
   const solution by_evict = evict(p);
   REQUIRE(by_evict.plan);
-  automatic_options options;
+  automatic_options options{.gap = 0};
   options.run.work_limit = 320'000;
   options.run.seed = 1;
   const solution s = automatic(p, options);
@@ -159,10 +161,18 @@ TEST_CASE("it ends on time") {
     }
 }
 
-TEST_CASE("without any limit it ends by itself") {
-  const problem p = within(read("toy-skip-3"), 0.8);
-  const solution s = automatic(p);
-  CHECK((s.plan || s.status == solve_status::timeout || s.status == solve_status::infeasible));
+TEST_CASE("without any limit it ends by itself, after rounds of work") {
+  const problem p = within(read("rk/fno1d"), 0.4);
+  const solution s = automatic(p, {.gap = 0});
+  check_valid(p, s);
+  CHECK(s.status != solve_status::timeout);
+  const auto rounds = static_cast<double>(s.statistics.work) / static_cast<double>(race::unlimited_work);
+  CHECK(rounds < 31.5);  // five of them, each as long as all before it
+  // The default gap is enough for a program, with limits or without.
+  CHECK(automatic_options{}.gap == 0.001);
+  const solution near = automatic(p);
+  CHECK(near.is_within(0.001));
+  CHECK(near.statistics.work < s.statistics.work);
 }
 
 TEST_CASE("a stop, whenever it comes, leaves the best so far") {
@@ -217,7 +227,7 @@ TEST_CASE("what the callback throws leaves the solver") {
 
 TEST_CASE("its figures say what each part did") {
   const problem p = within(read("unet5-b16-256"), 0.5);
-  automatic_options options;
+  automatic_options options{.gap = 0};
   options.run.work_limit = 320'000;
   const solution s = automatic(p, options);
   const figures::group_list* parts = s.statistics.own.find<figures::group_list>("parts");
@@ -236,7 +246,7 @@ TEST_CASE("under a tight budget each part's schedule is refined for itself, and 
   const problem p = within(read("unet5-b16-256"), 0.3);
   std::vector<solution> answers;
   for (const unsigned threads : {1U, 3U}) {
-    automatic_options options;
+    automatic_options options{.gap = 0};
     options.run.work_limit = 3'000'000;
     options.run.threads = threads;
     answers.push_back(automatic(p, options));
@@ -254,7 +264,7 @@ TEST_CASE("a backend of the caller's serves hiremate and checkmate, and changes 
   const problem p = within(read("rk/fno1d"), 0.5);
   std::vector<solution> answers;
   for (const unsigned threads : {1U, 3U}) {
-    automatic_options options;
+    automatic_options options{.gap = 0};
     options.run.work_limit = 2'000'000;
     options.run.threads = threads;
     answers.push_back(automatic_with(branch_and_bound)(p, options));
@@ -281,7 +291,7 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
   const problem p = within(read("unet5-b16-256"), 0.35);
   const solution known = refined(p, {.run = {.work_limit = 4'800'000}});
   REQUIRE(known.plan);
-  automatic_options options;
+  automatic_options options{.gap = 0};
   options.run.work_limit = 48'000;
   std::uint64_t limit = 0;
   options.extra_solvers = {{"oracle", [&](const problem& asked, const run_control& run) {
@@ -323,7 +333,7 @@ TEST_CASE("a part of the user's joins: its schedule is checked and counts, its b
 
 TEST_CASE("a part of the user's that throws is named, and the other parts go on") {
   const problem p = within(read("unet5-b16-256"), 0.6);
-  automatic_options options;
+  automatic_options options{.gap = 0};
   options.run.work_limit = 48'000;
   const solution without = automatic(p, options);
   REQUIRE(without.plan);
@@ -359,6 +369,29 @@ TEST_CASE("a part of the user's that throws is named, and the other parts go on"
     if (news.stage == "mine") throw stop{};
   };
   CHECK_THROWS_AS((void)automatic(p, options), stop);
+}
+
+TEST_CASE("a MIP backend that fails is named, and the other parts go on") {
+  const problem p = within(read("rk/fno1d"), 0.4);
+  automatic_options options;
+  options.gap = 0;
+  options.run.work_limit = 400'000;
+  const auto check_failure = [&](const problem& instance, const solution& s, const std::string& says) {
+    check_valid(instance, s);
+    CHECK(s.lower_bound > 0);
+    const std::size_t at = s.message.find(says);
+    CHECK(at != std::string::npos);
+    CHECK(s.message.find(says, at + 1) == std::string::npos);  // once, however often it fails
+  };
+  check_failure(p, automatic_with(test::throwing_backend{})(p, options),
+                "the backend throwing failed: licence expired");
+  check_failure(p, automatic_with(test::short_backend{})(p, options), "the backend short failed: 3 values");
+  for (const solution& s : frontier(p, std::vector<std::int64_t>{p.budget()}, automatic_with(test::throwing_backend{}),
+                                    options.run, options))
+    check_failure(p, s, "the backend throwing failed: licence expired");
+  const problem linked = p.with_link({.out = 1e9, .in = 1e9, .latency = 0});
+  const solution s = automatic_with(test::throwing_backend{})(linked, options);
+  check_failure(linked, s, "the backend throwing failed: licence expired");
 }
 
 TEST_CASE("a frontier is monotone, legal, and in the order of the budgets") {

@@ -29,6 +29,7 @@
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 #include "support/answer.hpp"
+#include "support/failing_backend.hpp"
 #include "support/lying_backend.hpp"
 #include "support/random_graph.hpp"
 
@@ -228,6 +229,51 @@ TEST_CASE("a backend that lies: no invalid schedule, and neither optimal nor inf
     CHECK((*s.statistics.own.find<std::int64_t>("wrong_solutions") > 0) ==
           (s.message.find("were no schedules") != std::string::npos));
   }
+}
+
+TEST_CASE("a backend that throws or returns too few values: its failure is told, and other steps go on") {
+  const problem p = at(bundled("rk/fno1d"), 0.8);
+  const checkmate_options options{
+      .warm_start = true, .gap = 0, .random_roundings = 5, .distance = 2, .run = {.work_limit = 40'000}};
+  const auto check_failure = [&](const solution& s, const std::string& says) {
+    test::check_answer(p, s);
+    CHECK(s.has_schedule());
+    CHECK(s.message.find(says) != std::string::npos);
+    REQUIRE(s.statistics.own.find<std::string>("backend_failure") != nullptr);
+    CHECK(s.statistics.own.find<std::string>("backend_failure")->find(says) == 0);
+    REQUIRE(s.statistics.own.find<std::int64_t>("backend_failures") != nullptr);
+    CHECK(*s.statistics.own.find<std::int64_t>("backend_failures") > 0);
+  };
+  check_failure(checkmate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
+  check_failure(checkmate_with(test::short_backend{})(p, options), "the backend short failed: 3 values, and the model");
+  // Nothing else has a schedule: the failure is told, and is no exception.
+  checkmate_options alone = options;
+  alone.warm_start = false;
+  const solution none = checkmate_with(test::throwing_backend{})(p, alone);
+  CHECK_FALSE(none.has_schedule());
+  CHECK(none.message.find("the backend throwing failed: licence expired") != std::string::npos);
+  // A backend that keeps its promises has no such figure.
+  CHECK(checkmate_own(p, options).statistics.own.find<std::string>("backend_failure") == nullptr);
+}
+
+/// A backend that calls no callback.
+struct silent_backend {
+  static constexpr std::string_view name = "silent";
+  [[nodiscard]] mip_result solve(const mip_model& m, const mip_options& options) const {
+    mip_options silent = options;
+    silent.on_incumbent = nullptr;
+    return branch_and_bound.solve(m, silent);
+  }
+};
+
+TEST_CASE("the final values of a backend that calls no callback count") {
+  const problem p = middling(3);
+  const checkmate_options options{
+      .gap = 0, .relaxations = 0, .distance = 0, .windows = false, .run = {.work_limit = 100'000}};
+  const solution s = checkmate_with(silent_backend{})(p, options), t = checkmate_own(p, options);
+  REQUIRE(t.has_schedule());
+  REQUIRE(s.has_schedule());
+  CHECK(s.time == t.time);
 }
 
 TEST_CASE("the steps keep their shares of a work limit") {

@@ -26,6 +26,7 @@
 #include "support/answer.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
+#include "support/failing_backend.hpp"
 #include "support/random_sub_graphs.hpp"
 
 namespace {
@@ -388,6 +389,36 @@ TEST_CASE("integer programs below the top level; the refused ones are counted an
   const figures f = hierarchies_of(none)[0];
   CHECK(over_levels(f, "programs_refused") > 0);
   CHECK(none.message.find("integer programs not solved") != std::string::npos);
+}
+
+TEST_CASE("a backend that throws or returns too few values: its failure is told, and the other methods go on") {
+  const problem p = bundled("rk/fno1d", 60);
+  hiremate_options options = limited(400'000);
+  options.gap = 0;
+  options.max_columns = 100'000;
+  options.partition = hiremate_partition::h_partition;
+  const auto check_failure = [](const problem& instance, const solution& s, const std::string& says) {
+    test::check_answer(instance, s);
+    CHECK(s.has_schedule());
+    CHECK(s.message.find(says) != std::string::npos);
+    REQUIRE(s.statistics.own.find<std::string>("backend_failure") != nullptr);
+    CHECK(s.statistics.own.find<std::string>("backend_failure")->find(says) == 0);
+  };
+  check_failure(p, hiremate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
+  check_failure(p, hiremate_with(test::short_backend{})(p, options), "the backend short failed: 3 values");
+  const problem linked = p.with_link({.out = 1e9, .in = 1e9, .latency = 0});
+  check_failure(linked, hiremate_with(test::throwing_backend{})(linked, options),
+                "the backend throwing failed: licence expired");
+  // Failures in the search of ways of sub-graphs, on several threads, are told, too.
+  options = limited(run_control::no_work_limit);
+  options.gap = 0;
+  options.max_columns = 400;
+  options.max_group = 6;
+  options.partition = hiremate_partition::h_partition;
+  options.top_solver = hiremate_top::search_level;
+  options.sub_solver = sub_method::h_ilp;
+  options.run.threads = 2;
+  check_failure(p, hiremate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
 }
 
 TEST_CASE("chains that are not begun are counted and reported") {

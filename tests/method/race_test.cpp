@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -223,19 +224,79 @@ TEST_CASE("a part that is promised a share runs before the closing part takes th
   CHECK(f.order.back() == "closing");
 }
 
-TEST_CASE("without a limit each part runs once, the closing one last") {
-  fixture f;
-  race_part closing = fixture::worker("closing", 0);
-  closing.is_closing = true;
-  race_part useless = fixture::worker("useless", 0);
-  useless.is_useful = [](const race_state&) { return false; };
-  for (race_part part : {closing, fixture::worker("a", 0), useless, fixture::worker("b", 0)}) {
-    part.run = [](const race_state&, run_clock&) { return race_slice{}; };
+TEST_CASE("without a limit: rounds of as much work as all before and a constant, until one closes little of the gap") {
+  constexpr std::uint64_t constant = race::unlimited_work;
+  const auto work_of_race = [](double closes, int slices, std::uint64_t opening_work, unsigned threads) {
+    fixture f;
+    race_part part = fixture::worker("a", 0);
+    part.run = [closes, left = slices](const race_state& now, run_clock& clock) mutable {
+      clock.work(clock.work_left());
+      race_slice slice;
+      const double by = left-- > 0 ? closes : 0;
+      slice.found.lower_bound = now.best.lower_bound + by * (now.best.time - now.best.lower_bound);
+      return slice;
+    };
     f.all.add(part);
+    race_part closing = fixture::worker("closing", 0);
+    closing.is_closing = true;
+    f.all.add(closing);
+    race_part useless = fixture::worker("useless", 0);
+    useless.is_useful = [](const race_state&) { return false; };
+    f.all.add(useless);
+    run_control run;
+    run.threads = threads;
+    run_clock opening(run), clock(run);
+    opening.work(opening_work);
+    CHECK(f.all.run(clock, opening) == stop_reason::none);
+    CHECK(f.work["useless"] == 0);
+    CHECK(f.order.back() == "closing");
+    return clock.work_done();
+  };
+  for (const unsigned threads : {1U, 4U}) {
+    CHECK(work_of_race(0, 0, 0, threads) == constant);  // nothing helps: one round
+    CHECK(work_of_race(0, 0, 5000, threads) == constant + 5000);
+    CHECK(work_of_race(0.05, 1, 0, threads) == constant);     // too little
+    CHECK(work_of_race(0.5, 1, 0, threads) == 2 * constant);  // the work of the first round is not in `opening`
   }
+}
+
+TEST_CASE("without a limit: the work of a round counts for the next one, and idle parts end the race") {
+  fixture f;
+  race_part part = fixture::worker("a", 0);
+  part.run = [slices = 0](const race_state& now, run_clock& clock) mutable {
+    clock.work(clock.work_left());
+    race_slice slice;
+    if (slices++ == 0) slice.found.lower_bound = (now.best.time + now.best.lower_bound) / 2;
+    return slice;
+  };
+  f.all.add(part);
   run_clock clock({});
   CHECK(f.all.run(clock, clock) == stop_reason::none);
-  CHECK(f.order == std::vector<std::string>{"a", "b", "closing"});
+  CHECK(clock.work_done() == 3 * race::unlimited_work);
+
+  fixture idle;
+  race_part nothing = fixture::worker("idle", 0);
+  nothing.run = [](const race_state&, run_clock&) { return race_slice{}; };
+  idle.all.add(nothing);
+  run_clock second({});
+  CHECK(idle.all.run(second, second) == stop_reason::none);
+  CHECK(second.work_done() == 0);
+
+  // A stop request ends a round.
+  fixture stopped;
+  std::stop_source source;
+  race_part stopping = fixture::worker("stopping", 0);
+  stopping.run = [&source](const race_state&, run_clock& within) {
+    source.request_stop();
+    CHECK(within.should_stop());
+    return race_slice{};
+  };
+  stopped.all.add(stopping);
+  run_control run;
+  run.stop = source.get_token();
+  run_clock third(run);
+  CHECK(stopped.all.run(third, third) == stop_reason::cancelled);
+  CHECK(stopped.order.size() == 1);
 }
 
 TEST_CASE("it ends when the gap is closed, when nothing fits, and when every part has ended or idles") {

@@ -38,7 +38,7 @@ TEST_CASE("random graphs: the optimum, with the proof") {
       const problem p = free.with_budget(free.graph().baseline_peak * percent / 100);
       const double least = test::least_time(p);
       const bool feasible = least < std::numeric_limits<double>::infinity();
-      const solution s = refined(p, {.run = {.work_limit = 16'000}});
+      const solution s = refined(p, {.gap = 0, .run = {.work_limit = 16'000}});
       INFO("seed ", seed, " at ", percent, " %, optimum ", least);
       REQUIRE(s.lower_bound <= least);
       if (s.status == solve_status::infeasible) REQUIRE_FALSE(feasible);

@@ -29,7 +29,7 @@ void check_best(const problem& p, const solution& best) {
 
 TEST_CASE("each piece keeps or improves what the pieces before it found, within its own limits") {
   const problem p = within(bundled_problem("unet5-b16-256"), 0.3);
-  const refined_options options;
+  const refined_options options{.gap = 0};
   detail::refinement_steps steps(p, options);
   run_clock first({.work_limit = 160'000});
   CHECK(steps.open(first) != stop_reason::cancelled);
@@ -56,6 +56,7 @@ TEST_CASE("a split at the last tight moment finds what moves of single tensors d
     refined_options options;
     options.splits = splits;
     options.searches = 2;
+    options.gap = 0;
     options.run.work_limit = 2'000'000;
     return refined(p, options);
   };
@@ -70,7 +71,7 @@ TEST_CASE("a split at the last tight moment finds what moves of single tensors d
 TEST_CASE("a schedule that is added counts at once") {
   const problem whole = bundled_problem("rk/fno1d");
   const problem p = within(whole, 0.6);
-  const refined_options options;
+  const refined_options options{.gap = 0};
   detail::refinement_steps long_search(p, options), steps(p, options);
   run_clock much({.work_limit = 3'200'000}), little({.work_limit = 1});
   long_search.open(much);
@@ -91,7 +92,7 @@ TEST_CASE("a schedule that is added counts at once") {
 
 TEST_CASE("a budget that nothing fits is settled by the first piece") {
   const problem p = bundled_problem("rk/fno1d").with_budget(1);
-  const refined_options options;
+  const refined_options options{.gap = 0};
   detail::refinement_steps steps(p, options);
   run_clock clock({.work_limit = 1'000'000});
   steps.open(clock);

@@ -355,6 +355,24 @@ TEST_CASE("graphs that are no training step") {
   }
 }
 
+TEST_CASE("a budget as a fraction of the baseline's peak") {
+  remat::training_graph g;
+  const remat::tensor_id x = g.add_tensor({.bytes = 10, .kind = remat::tensor_kind::input}),
+                         y = g.add_tensor({.bytes = 1003});
+  g.add_operation({.inputs = {x}, .outputs = {y}});
+  g.add_final_output(y);
+  const remat::problem p(g, remat::unit_cost{});
+  const std::int64_t peak = p.graph().baseline_peak;
+  CHECK(p.with_budget_fraction(1).budget() == peak);
+  CHECK(p.with_budget_fraction(0).budget() == 0);
+  CHECK(p.with_budget_fraction(0.5).budget() == peak / 2);
+  const remat::problem linked = p.with_link({.out = 1, .in = 1, .latency = 0}, 7).with_budget_fraction(0.25);
+  CHECK(linked.budget() == peak / 4);
+  CHECK(linked.host_budget() == 7);
+  CHECK_THROWS_AS((void)p.with_budget_fraction(1.5), remat::bad_argument);
+  CHECK_THROWS_AS((void)p.with_budget_fraction(-0.5), remat::bad_argument);
+}
+
 TEST_CASE("rows: an empty one is a row") {
   remat::index_rows rows;
   CHECK(rows.size() == 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -94,6 +95,9 @@ class turnaround_analysis {
 
   /// Returns the bound for a budget in bytes.
   [[nodiscard]] turnaround_result bound(std::int64_t budget, const turnaround_options& options = {});
+  /// A budget in bytes is a whole number.
+  template <std::floating_point Number>
+  turnaround_result bound(Number, const turnaround_options& = {}) = delete;  // a budget is whole bytes
 
  private:
   std::shared_ptr<detail::turnaround::analysis_state> state_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/budget_fraction.hpp"
 #include "remat/core/error.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -109,7 +111,8 @@ class chain {
 /// The problem that the solvers of chains solve: a chain and a memory budget in bytes. x_0 takes a part of the budget
 /// for the whole training step.
 ///
-/// Copies share the chain, also those with another budget. Throws `bad_argument` for a negative budget.
+/// Copies share the chain, also those with another budget. Throws `bad_argument` for a negative budget. Budgets are
+/// whole bytes. A floating-point number does not compile: `with_budget_fraction` takes a fraction.
 ///
 ///     chain_problem p(some_chain);
 ///     chain_solution s = rotor(p.with_budget(p.stages().store_all_peak_bytes() / 2));
@@ -123,6 +126,9 @@ class chain_problem {
       : chain_(std::make_shared<const chain>(std::move(c))), budget_(budget) {
     check_budget();
   }
+  /// A budget in bytes is a whole number; for a fraction there is `with_budget_fraction`.
+  template <std::floating_point Number>
+  chain_problem(const chain&, Number) = delete;  // a budget is whole bytes; with_budget_fraction takes a fraction
 
   /// The chain.
   [[nodiscard]] const chain& stages() const noexcept { return *chain_; }
@@ -135,6 +141,15 @@ class chain_problem {
     p.budget_ = bytes;
     p.check_budget();
     return p;
+  }
+  /// A budget in bytes is a whole number; for a fraction there is `with_budget_fraction`.
+  template <std::floating_point Number>
+  chain_problem with_budget(Number) const = delete;  // a budget is whole bytes; with_budget_fraction takes a fraction
+
+  /// The same chain under a fraction, from 0 to 1, of `stages().store_all_peak_bytes()`, rounded down. O(1). Throws
+  /// `bad_argument` for a number outside of [0, 1].
+  [[nodiscard]] chain_problem with_budget_fraction(double fraction) const {
+    return with_budget(detail::fraction_of_bytes(fraction, chain_->store_all_peak_bytes()));
   }
 
  private:

@@ -34,6 +34,9 @@ inline constexpr double rounding_error = 1e-12;
   return value <= with_rounding(lower_bound * (1 + gap));
 }
 
+/// The `gap` of every solver unless its options say otherwise: a tenth of a per cent of the proven bound.
+inline constexpr double default_gap = 1e-3;
+
 /// The one test of optimality: returns true if `value` exceeds its proven lower bound by no more than rounding.
 [[nodiscard]] constexpr bool is_optimal(double value, double lower_bound) noexcept {
   return is_within_gap(value, lower_bound, 0);

@@ -18,6 +18,20 @@
 
 namespace REMAT_NAMESPACE {
 
+namespace detail::kernels {
+
+/// In debug builds: throws `bad_argument` unless operation `o` has a `what` number `i`, of `count`.
+inline void require_argument([[maybe_unused]] op_id o, [[maybe_unused]] const char* what,
+                             [[maybe_unused]] std::size_t i, [[maybe_unused]] std::size_t count) {
+#ifndef NDEBUG
+  if (i >= count)
+    throw bad_argument("the kernel of operation " + std::to_string(index(o)) + " asks for " + what + " " +
+                       std::to_string(i) + "; the operation has " + std::to_string(count) + ", counted from 0");
+#endif
+}
+
+}  // namespace detail::kernels
+
 /// The arguments of a kernel for one run of its operation: its data, and the stream to run on.
 ///
 /// `Stream` depends on the executor: `host_stream` on the CPU; `cudaStream_t` on CUDA, where the spans are device
@@ -40,14 +54,17 @@ struct kernel_call {
   std::uint64_t seed = 0;
   Stream stream{};  ///< the stream on which the kernel runs
 
-  /// Input `i` as elements of `T`. Bytes at the end that do not fill an element are left out.
+  /// Input `i` as elements of `T`. Bytes at the end that do not fill an element are left out. Precondition: the
+  /// operation has an input `i`; where NDEBUG is not defined, `bad_argument` names an operation that has none.
   template <class T>
-  [[nodiscard]] std::span<const T> input(std::size_t i) const noexcept {
+  [[nodiscard]] std::span<const T> input(std::size_t i) const {
+    detail::kernels::require_argument(operation, "input", i, inputs.size());
     return {reinterpret_cast<const T*>(inputs[i].data()), inputs[i].size() / sizeof(T)};
   }
   /// Output `i` as elements of `T`, likewise.
   template <class T>
-  [[nodiscard]] std::span<T> output(std::size_t i) const noexcept {
+  [[nodiscard]] std::span<T> output(std::size_t i) const {
+    detail::kernels::require_argument(operation, "output", i, outputs.size());
     return {reinterpret_cast<T*>(outputs[i].data()), outputs[i].size() / sizeof(T)};
   }
   /// The workspace as elements of `T`, likewise.

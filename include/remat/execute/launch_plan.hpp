@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -153,8 +154,7 @@ template <data_flow_graph G>
     append(graph.outputs(id), out.outputs.values);
     out.inputs.end_row();
     out.outputs.end_row();
-    if constexpr (requires { static_cast<bool>(graph.deterministic(id)); })
-      out.random.push_back(graph.deterministic(id) ? 0 : 1);
+    if constexpr (deterministic_graph<G>) out.random.push_back(graph.deterministic(id) ? 0 : 1);
     if constexpr (named_graph<G>) out.operation_names.emplace_back(std::string_view(graph.name(id)));
   }
   append(graph.final_outputs(), out.final_outputs);
@@ -253,6 +253,9 @@ class launch_plan {
   [[nodiscard]] std::int64_t arena_bytes() const noexcept { return device_.bytes; }
   /// The same. Throws `bad_argument` if the arena exceeds `budget` bytes, or if `budget` is negative.
   [[nodiscard]] std::int64_t arena_bytes_within(std::int64_t budget) const;
+  /// A budget in bytes is a whole number.
+  template <std::floating_point Number>
+  std::int64_t arena_bytes_within(Number) const = delete;  // a budget is whole bytes
   /// The alignment in bytes of the arena's first byte and of all offsets.
   [[nodiscard]] std::int64_t alignment() const noexcept { return device_.alignment; }
   /// Bytes in the host's arena, of each copy of `lives().host`.
@@ -261,6 +264,9 @@ class launch_plan {
   [[nodiscard]] std::int64_t host_arena_bytes() const noexcept { return host_.bytes; }
   /// The same. Throws `bad_argument` if the arena exceeds `budget` bytes, or if `budget` is negative.
   [[nodiscard]] std::int64_t host_arena_bytes_within(std::int64_t budget) const;
+  /// A budget in bytes is a whole number.
+  template <std::floating_point Number>
+  std::int64_t host_arena_bytes_within(Number) const = delete;  // a budget is whole bytes
   /// The alignment in bytes of the first byte of the host's arena and of all offsets there.
   [[nodiscard]] std::int64_t host_alignment() const noexcept { return host_.alignment; }
   /// Simulated times of the launches, the makespan and the critical path.
@@ -268,7 +274,7 @@ class launch_plan {
 
   /// The number of operations of the graph.
   [[nodiscard]] std::size_t num_operations() const noexcept { return graph_.num_operations; }
-  /// True when the graph has a member `deterministic` and says that the operation is not: it draws random numbers.
+  /// True when the graph says that the operation is not `deterministic`: it draws random numbers.
   [[nodiscard]] bool is_random(op_id o) const noexcept {
     return !graph_.random.empty() && graph_.random[index(o)] != 0;
   }

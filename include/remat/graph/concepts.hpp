@@ -17,7 +17,9 @@ concept id_range = std::ranges::input_range<R> && std::convertible_to<std::range
 
 /// The data-flow graph of one training step: a bipartite directed acyclic graph of operations and tensors.
 ///
-/// Syntax: the five members below. Semantics:
+/// Syntax: the five members below. A graph that knows more says so in optional members, each a refinement below:
+/// `bytes`, `workspace`, `always_resident`, `recomputable`, `deterministic`, `phase`, `flops` with `bytes_accessed`,
+/// `measured_seconds`, `name`. Semantics:
 ///  - ids are 0 … n − 1, and the order of the operations' ids is a topological order: it is the baseline schedule that
 ///    recomputes nothing;
 ///  - a tensor without a producer exists before the step and is not counted against a budget (a parameter, an input);
@@ -61,6 +63,14 @@ concept residency_graph = data_flow_graph<G> && requires(const G& g, tensor_id t
 template <class G>
 concept recomputable_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
   { g.recomputable(o) } -> std::convertible_to<bool>;
+};
+
+/// Refinement: the graph says which operations are random (otherwise: none). A random operation may run again: its
+/// kernel gets the same seed each time in one training step (`kernel_call::seed`). A device whose launches are captured
+/// once needs to know of it.
+template <class G>
+concept deterministic_graph = data_flow_graph<G> && requires(const G& g, op_id o) {
+  { g.deterministic(o) } -> std::convertible_to<bool>;
 };
 
 /// The pass of the training step to which an operation belongs. The loss ends the forward pass.

@@ -24,7 +24,7 @@ struct checkmate_options {
   /// @{
   bool warm_start = false;
   bool improve = false;
-  double gap = 1e-3;
+  double gap = default_gap;
   std::uint32_t moments = 4;
   std::int64_t units = std::int64_t{1} << 20;
   /// The whole program is not built if `checkmate_model::size_estimate` exceeds this, nor any model of more than twice
@@ -109,8 +109,9 @@ struct checkmate_options {
 /// `window_seconds`; `program_phases`, `program_decisions`, `program_columns`, `program_rows`, `program_nodes`,
 /// `program_bound` (a time, by the backend's word), `program_gap` ((best time − bound) / bound), `program_seconds`,
 /// `program_ending` (a `mip_status`, or "too large" or "stopped" if it was not built, or "nothing to decide");
-/// `wrong_solutions` of the backend, in all steps, that are no schedules; `own_time`, `own_peak_bytes` and `own_by`
-/// with `improve`.
+/// `wrong_solutions` of the backend, in all steps, that are no schedules; if the backend failed
+/// (`mip_backend_ref::solve`), `backend_failures`, their number, and `backend_failure`, the first one; `own_time`,
+/// `own_peak_bytes` and `own_by` with `improve`.
 ///
 /// Work: that of the backend (`mip_result::work`), and `work_of::flow` for each flow of `rerun_limits`; building a
 /// program and rounding count nothing. Under a work limit the answer is the same for a seed and any number of threads.

@@ -139,7 +139,7 @@ struct hiremate_options {
   std::uint32_t slots = 500;
   std::size_t max_stages = 150;
   std::uint64_t chain_effort = 500'000;
-  double gap = 1e-3;
+  double gap = default_gap;
   double max_columns = 6'000;
   std::uint64_t nodes = 100;
   bool improve = false;
@@ -250,6 +250,8 @@ namespace detail {
 /// - `chains`: see `chain_counts::to_figures`; behind those of "levels" stand those of "narrow";
 /// - `search_level_time`, and `h_ilp`: `refused` (as above), `columns`, `rows`, `nodes`, `bound`, `gap`, `seconds`,
 ///   `time`, `ending`; times are of schedules, in the cost model's unit, and stand there if there is one.
+/// If the backend failed (`mip_backend_ref::solve`): `backend_failures`, their number, and `backend_failure`, the first
+/// one, which the message tells, too.
 ///
 ///     solution s = hiremate_with(branch_and_bound)(problem, {.run = {.time_limit = std::chrono::seconds(5)}});
 template <mip_backend Backend>

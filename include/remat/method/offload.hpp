@@ -24,7 +24,7 @@ struct offload_options {
   /// @{
   std::uint32_t budgets = 20;
   std::uint32_t refined_candidates = 4;
-  double gap = 0;
+  double gap = default_gap;
   /// @}
   run_control run{};  ///< limits, seed, threads, progress
 

@@ -21,7 +21,7 @@ struct pofo_options {
   std::uint32_t states = 500;
   std::uint32_t candidates = 12;
   std::int64_t table_bytes = std::int64_t{4} << 30;
-  double gap = 0;
+  double gap = default_gap;
   /// @}
   run_control run{};  ///< limits, seed, threads, progress
 

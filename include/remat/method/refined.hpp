@@ -23,7 +23,7 @@ struct refined_options {
   std::uint32_t branch_nodes = 200;
   std::uint32_t searches = 8;
   std::uint32_t splits = 2;
-  double gap = 0;
+  double gap = default_gap;
   /// @}
   run_control run{};  ///< limits, seed, threads, progress
 
@@ -59,8 +59,9 @@ struct refined_options {
 ///
 /// The first steps get shares of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule
 /// is within `gap` of the bound; refinement looks at that after each round. `lower_bound` is proven; a schedule that
-/// meets it is `optimal`; others are heuristic. Without a limit of time or work, refinement makes
-/// `refine_options::default_moves` moves. Its work is the sum of its parts'. For a seed and a work limit the answer is
+/// meets it is `optimal`; others are heuristic. Without a limit of time or work, the race goes in rounds:
+/// each takes as much work as all before it together and 3,200,000 units more, and one that closes less than a tenth of
+/// the gap is the last. Its work is the sum of its parts'. For a seed and a work limit the answer is
 /// the same for any number of threads. Throws `bad_argument` for an illegal schedule to start from, and a `gap` that is
 /// NaN or negative. Cancellation: as `turnaround_bound`, `evict`, `exact` and `refine`. Progress comes in the name of
 /// `refined`, the part as the stage.

@@ -7,12 +7,14 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/linkage.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/model.hpp"
@@ -67,6 +69,9 @@ inline constexpr std::uint64_t mip_operations_per_work = 512;
   return 4 * static_cast<std::uint64_t>(m.num_terms() + m.num_rows() + m.num_columns());
 }
 
+/// How far values may be from meeting the model, as `mip_model::violation` measures it.
+inline constexpr double mip_tolerance = 1e-5;
+
 /// A backend's answer. Objective and bound are floating point and hold within the backend's tolerances: they prove
 /// nothing.
 struct mip_result {
@@ -85,8 +90,12 @@ struct mip_result {
 /// `b.solve(model, options)` does not change the model, and may be called from several threads at once. It obeys the
 /// stop token and the limits of `options.run` (each backend says how soon). It calls the callbacks on the thread that
 /// called it, and lets their exceptions through. It returns the best values found by then, never worse than a valid
-/// start. The values meet the model within 1e-5 as `mip_model::violation` measures it. It throws `bad_argument` for a
-/// `relative_gap` that is NaN or negative.
+/// start. The values meet the model within `mip_tolerance`. It throws `bad_argument` for a `relative_gap` that is NaN
+/// or negative.
+///
+/// Solvers take no backend at its word. `mip_backend_ref::solve`, through which all of them call it, checks each
+/// answer: one that breaks these promises, or an exception, counts as `mip_status::failed`. The solver goes on without
+/// it, and its message has the reason.
 ///
 /// Models: `branch_and_bound_backend`, `cbc_backend`, `command_backend`.
 template <class B>
@@ -95,9 +104,26 @@ concept mip_backend = requires(const B& b, const mip_model& model, const mip_opt
   { b.solve(model, options) } -> std::same_as<mip_result>;
 };
 
+/// What backends failed at during a solve: the answers with `mip_status::failed` that `mip_backend_ref::solve` has
+/// returned. Threads may share it.
+class mip_failures {
+ public:
+  /// Notes the failure of a backend.
+  void note(std::string_view backend, std::string_view text);
+  /// The number of failures.
+  [[nodiscard]] std::uint64_t count() const;
+  /// The first failure, for people: "the backend cbc failed: …"; empty without a failure.
+  [[nodiscard]] std::string first() const;
+
+ private:
+  mutable std::mutex mutex_;  // of the members below
+  std::uint64_t count_ = 0;
+  std::string first_;
+};
+
 /// Refers to a MIP backend of any type: what solvers take as an argument, so that they need not be templates.
 ///
-/// It does not own the backend, which must live as long as it is used. Two pointers and a name; copies are cheap.
+/// It does not own the backend, which must live as long as it is used. Some pointers and a name; copies are cheap.
 class mip_backend_ref {
  public:
   /// Refers to `backend`, which must outlive the reference and all copies of it.
@@ -112,15 +138,38 @@ class mip_backend_ref {
 
   /// The backend's name.
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
-  /// Calls `solve` of the backend, and throws what that throws.
-  [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options) const {
-    return solve_(backend_, model, options);
+
+  /// The same backend; its failures are noted in `failures`, which must outlive the reference.
+  [[nodiscard]] mip_backend_ref noting(mip_failures& failures) const noexcept {
+    mip_backend_ref noted(*this);
+    noted.failures_ = &failures;
+    return noted;
   }
+
+  /// Calls `solve` of the backend, and checks what it returns. The answer then holds what the concept promises:
+  ///  - `optimal` and `feasible` come with one finite value for each column; the values meet the model within
+  ///    `mip_tolerance`, and `on_incumbent` has heard of them;
+  ///  - `objective` is that of the values, infinite if there are none; `bound` is no NaN, and not above the objective;
+  ///  - `infeasible` does not contradict `options.start`;
+  ///  - `work` is at most the limit, and `seconds` are finite.
+  /// An answer that breaks a promise has the status `failed`, no bound, the values if they meet the model, and a
+  /// message that names the promise. So has an exception of the backend, whose text is the message. Values for
+  /// `on_incumbent` that are not one finite number for each column are left out; whether the others meet the model is
+  /// for the callback to check.
+  ///
+  /// Throws `bad_argument` for a `relative_gap` that is NaN or negative, what the callbacks throw, and
+  /// `std::bad_alloc`. Beside the backend's, O(terms) time.
+  [[nodiscard]] mip_result solve(const mip_model& model, const mip_options& options) const;
 
  private:
   std::string_view name_;
   const void* backend_;
   mip_result (*solve_)(const void*, const mip_model&, const mip_options&);
+  mip_failures* failures_ = nullptr;
 };
 
 }  // namespace REMAT_NAMESPACE
+
+#ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/mip/impl/concepts.hpp"
+#endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "remat/core/detail/budget_fraction.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/cost/concepts.hpp"
@@ -30,6 +32,8 @@ namespace REMAT_NAMESPACE {
 /// for a graph that breaks the semantics of `data_flow_graph` (the message names the ids), and `bad_cost` for a time or
 /// size that is negative, not finite, or overflows.
 ///
+/// Budgets are whole bytes. A floating-point number does not compile: `with_budget_fraction` takes a fraction.
+///
 ///     problem p(graph, roofline_cost{});
 ///     solution s = evict(p.with_budget(p.graph().baseline_peak / 2));
 class problem {
@@ -41,6 +45,9 @@ class problem {
   template <data_flow_graph G, cost_model<G> C>
   requires sizing_cost_model<C, G> || sized_graph<G>
   explicit problem(const G& graph, const C& cost, std::int64_t budget = unlimited);
+  /// A budget in bytes is a whole number; for a fraction there is `with_budget_fraction`.
+  template <class G, class C, std::floating_point Number>
+  problem(const G&, const C&, Number) = delete;  // a budget is whole bytes; with_budget_fraction takes a fraction
 
   /// Builds a problem from the primary arrays of `graph`; derived arrays are ignored and computed anew.
   ///
@@ -51,6 +58,10 @@ class problem {
   /// again, all phases are unknown, there is no workspace, and messages have numbers alone.
   /// Throws as the constructor does, and `bad_argument` for an array of the wrong length.
   [[nodiscard]] static problem from_flat(flat_graph graph, std::int64_t budget = unlimited);
+  /// A budget in bytes is a whole number; for a fraction there is `with_budget_fraction`.
+  template <std::floating_point Number>
+  static problem from_flat(flat_graph,
+                           Number) = delete;  // a budget is whole bytes; with_budget_fraction takes a fraction
 
   /// Returns the training step and its costs, complete and valid.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
@@ -71,11 +82,24 @@ class problem {
   /// The same graph under another budget, in bytes. The known bound is dropped; the link stays. O(1).
   /// Throws `bad_argument` if `bytes` is negative.
   [[nodiscard]] problem with_budget(std::int64_t bytes) const;
+  /// A budget in bytes is a whole number; for a fraction there is `with_budget_fraction`.
+  template <std::floating_point Number>
+  problem with_budget(Number) const = delete;  // a budget is whole bytes; with_budget_fraction takes a fraction
+
+  /// The same graph under a fraction, from 0 to 1, of the memory that the baseline takes: `with_budget` of that part of
+  /// `graph().baseline_peak`, rounded down. It is what `remat-plan --budget 0.5` means. O(1).
+  /// Throws `bad_argument` for a number outside of [0, 1].
+  [[nodiscard]] problem with_budget_fraction(double fraction) const {
+    return with_budget(detail::fraction_of_bytes(fraction, graph_->baseline_peak));
+  }
 
   /// The same graph and budget, where schedules may copy tensors to the host over `link`, as long as the copies there
   /// take at most `host_budget` bytes together. The known bound is dropped, since it was proven without copies. O(1).
   /// Throws `bad_argument` for an invalid link (`require_valid`) and for a negative `host_budget`.
   [[nodiscard]] problem with_link(const host_link& link, std::int64_t host_budget = unlimited) const;
+  /// The host's budget, too, is a whole number of bytes.
+  template <std::floating_point Number>
+  problem with_link(const host_link&, Number) const = delete;  // host_budget is whole bytes
 
   /// The same graph and budget, where nothing may be copied. The known bound is dropped. O(1).
   [[nodiscard]] problem without_link() const { return problem(graph_, budget_); }

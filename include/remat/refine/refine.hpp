@@ -15,7 +15,7 @@ namespace REMAT_NAMESPACE {
 /// Options of `refine`.
 struct refine_options {
   double lower_bound = 0;                ///< a proven lower bound on the time
-  double gap = 0;                        ///< end after a round whose best time is at most (1 + gap) × the bound
+  double gap = default_gap;              ///< end after a round whose best time is at most (1 + gap) × the bound
   std::uint32_t searches = 8;            ///< independent of the number of threads; 0 means 1; fewer on large graphs
   std::uint32_t rounds = 6;              ///< of a cycle, each from less heat; 0 means 1
   std::uint64_t default_moves = 200000;  ///< the number of moves if neither a time nor a work limit is set

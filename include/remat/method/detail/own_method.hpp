@@ -13,6 +13,7 @@
 #include "remat/bound/offload.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
@@ -113,6 +114,16 @@ inline void take_bound(solution& best, const solution& part) {
   if (part.status != solve_status::infeasible) return;
   best.message = part.message;
   best.obstacle = part.obstacle;
+}
+
+/// Says in the message of `best`, and by the figures `backend_failures` and `backend_failure`, what MIP backends failed
+/// at. Nothing if none did.
+inline void report_failures(const mip_failures& failures, solution& best) {
+  if (failures.count() == 0) return;
+  const std::string first = failures.first();
+  best.statistics.own.set("backend_failures", failures.count());
+  best.statistics.own.set("backend_failure", first);
+  best.message += (best.message.empty() ? "" : "; ") + first;
 }
 
 /// Nodes of `offload_bound_options::branch_nodes` for the bound of a solve: none on large graphs, where they take long.

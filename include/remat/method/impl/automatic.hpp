@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -21,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/foreign_call.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/checkmate.hpp"
@@ -72,6 +72,9 @@ class portfolio {
   }
   portfolio(const portfolio&) = delete;  // callbacks refer to it
   portfolio& operator=(const portfolio&) = delete;
+
+  /// The failures of the user's parts and of the backend, for the message; empty without any.
+  [[nodiscard]] const std::string& failures() const noexcept { return failures_; }
 
   /// The best schedule so far, and the bound.
   [[nodiscard]] const solution& best() const noexcept { return best_; }
@@ -291,6 +294,7 @@ class portfolio {
     if (clock.should_stop()) return;
     refine_options refining;
     refining.lower_bound = now.best.lower_bound;
+    refining.gap = 0;  // what it finds is a start for others
     refining.run = clock.limits();
     refining.run.on_progress = clock.control().on_progress;
     refining.run.seed += own.refinements++;
@@ -376,28 +380,23 @@ class portfolio {
   /// The answer of a part of the user's; an `error` if it throws. What the progress callback throws is no failure of
   /// the part, and leaves the solve.
   [[nodiscard]] solution solve_extra(const problem& p, const automatic_part& part, const run_clock& clock) {
+    foreign_call call;
+    run_control control = clock.control();
+    control.on_progress = call.watched(control.on_progress);
+    solution answer;
+    const std::optional<std::string> failure = call.run([&] { answer = part.solve(p, control); });
+    if (!failure) return answer;
+    add_failure("the part \"" + part.name + "\" failed: " + *failure);
     solution failed;
     failed.status = solve_status::error;
-    bool in_callback = false;
-    run_control control = clock.control();
-    if (control.on_progress)
-      control.on_progress = [&in_callback, report = control.on_progress](const progress& news) {
-        in_callback = true;
-        report(news);
-        in_callback = false;
-      };
-    try {
-      return part.solve(p, control);
-    } catch (const std::exception& e) {
-      if (in_callback) throw;
-      failed.message = e.what();
-    } catch (...) {
-      if (in_callback) throw;
-      failed.message = "an exception that is no std::exception";
-    }
-    failures_ += (failures_.empty() ? "" : "; ") + ("the part \"" + part.name + "\" failed: ") + failed.message;
+    failed.message = *failure;
     failed.statistics.seconds = clock.seconds();
     return failed;
+  }
+
+  /// Adds a failure to those that the message tells, each once.
+  void add_failure(const std::string& failure) {
+    if (failures_.find(failure) == std::string::npos) failures_ += (failures_.empty() ? "" : "; ") + failure;
   }
 
   /// What a part did.
@@ -410,6 +409,7 @@ class portfolio {
     own.set("seconds", s.statistics.seconds);
     own.set("work", s.statistics.work);
     if (s.status == solve_status::error) own.set("message", s.message);
+    if (const auto* failure = s.statistics.own.find<std::string>("backend_failure")) add_failure(*failure);
     own.set("figures", figures::group_list{s.statistics.own});
     parts_.push_back(std::move(own));
   }
@@ -425,7 +425,7 @@ class portfolio {
   solution best_;
   std::vector<schedule> starts_;
   figures::group_list parts_;
-  std::string failures_;  // of the user's parts that threw
+  std::string failures_;  // of the user's parts that threw, and of the backend
   stop_reason stopped_ = stop_reason::none;
   bool out_of_memory_ = false;
 };
@@ -528,6 +528,7 @@ inline constexpr std::uint64_t states_of_exact_copies = 200'000;
   solution best;
   best.lower_bound = p.graph().needed_time;
   figures::group_list parts;
+  std::string failures;
   const auto take = [&](const solution& s, const std::string& by) {
     if (const auto* list = s.statistics.own.find<figures::group_list>("parts"))
       parts.insert(parts.end(), list->begin(), list->end());
@@ -545,12 +546,13 @@ inline constexpr std::uint64_t states_of_exact_copies = 200'000;
       run_clock alone = clock.part(is_poor ? share_after_poor_start : share_after_good_start, "recomputation alone");
       all.go_on(alone);
       solution s = all.finish(alone);
+      failures = all.failures();
       take(s, s.by);
       offload_options copying;
       copying.gap = options.gap;
       if (s.plan) copying.starts.push_back(std::move(*s.plan));
       if (p.graph().num_operations <= most_for_pofo) {
-        s = solve_part(clock, 0.1, pofo, p, {});
+        s = solve_part(clock, 0.1, pofo, p, {.gap = options.gap});
         take_bound(best, s);
         take(s, by_part(automatic_solver::name, s.by));
         if (s.plan) copying.starts.push_back(std::move(*s.plan));
@@ -576,6 +578,7 @@ inline constexpr std::uint64_t states_of_exact_copies = 200'000;
       best.statistics.own.set("parts", std::move(parts));
     }
     conclude(p, best, clock, stopped);
+    if (!failures.empty()) best.message += (best.message.empty() ? "" : "; ") + failures;
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(best, clock);
   }

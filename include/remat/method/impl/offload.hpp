@@ -216,6 +216,7 @@ class copy_search {
   void refine_candidate(candidate& c, run_clock& whole, double share, std::uint64_t round) {
     refined_options refining;
     refining.starts = c.starts;
+    refining.gap = 0;
     run_clock part = whole.part(share, refined_solver::name);
     refining.run = part.limits();
     refining.run.seed += round;

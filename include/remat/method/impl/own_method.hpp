@@ -36,6 +36,7 @@ REMAT_INLINE stop_reason improve(const problem& p, solution& best, std::vector<s
   if (stopped != stop_reason::none || best.status == solve_status::infeasible) return stopped;
   if (best.proven && best.is_within(0)) return stopped;
   refined_options last;
+  last.gap = 0;
   last.starts = std::move(starts);
   if (best.plan) last.starts.push_back(*best.plan);
   solution s = solve_part(clock, 1, refined, p, std::move(last));

@@ -139,7 +139,10 @@ struct race_part {
 /// know in their next ones. The closing part, such as annealing, gains from one long slice: two fifths of the limits
 /// are left to it.
 ///
-/// Cost is work under a work limit, otherwise wall clock time. Without any limit each part runs once.
+/// Cost is work under a work limit, otherwise wall clock time.
+///
+/// *Without any limit* the race goes in rounds. A round has a limit of work: all the work so far, opening included, and
+/// `unlimited_work` more. A round that closes less than a tenth of the gap is the last one.
 ///
 /// *Under a time limit* with two threads or more there are two lanes, each with half of the threads. A lane takes the
 /// next slice as soon as its last one has ended, and ends the other's when the gap is closed. The last slice of the
@@ -150,6 +153,9 @@ struct race_part {
 /// part's pieces at a time, these two run one after the other.
 class race {
  public:
+  /// Units of work of the first round without any limit, beside those before it: as many as `refine` takes by default.
+  static constexpr std::uint64_t unlimited_work = 200'000 * work_of::move;
+
   /// `state` must outlive the race.
   explicit race(race_state& state, double gap) : state_(state), gap_(gap) {}
 
@@ -167,7 +173,7 @@ class race {
     const run_control& limits = clock.control();
     counted_ = limits.has_work_limit();
     const bool timed = limits.has_time_limit();
-    if (!counted_ && !timed) return run_each_once(clock);
+    if (!counted_ && !timed) return run_in_rounds(clock, opening);
     const double total = left(clock);
     first_slice_ = std::clamp(0.5 * cost(opening), 0.002 * total, 0.04 * total);
     if (!counted_ && !has_crew(clock) && limits.thread_count() > 1) return run_in_lanes(clock, total);
@@ -200,7 +206,7 @@ class race {
     bool is_rest = false;  // all that is left of the limits
   };
   static constexpr double never = std::numeric_limits<double>::infinity();
-  static constexpr double highest_merit = 8, good = 0.05, poor = 0.005;
+  static constexpr double highest_merit = 8, good = 0.05, poor = 0.005, gain_of_round = 0.1;
   static constexpr int most_idle = 4;
   static constexpr double longest_share = 0.25, closing_share = 0.4;
 
@@ -226,10 +232,18 @@ class race {
     return !e.ended && (!e.part.is_useful || e.part.is_useful(state_));
   }
 
-  stop_reason run_each_once(run_clock& clock) {
-    for (const bool closing : {false, true})
-      for (entry& e : entries_)
-        if (e.part.is_closing == closing && !is_over(clock) && may_run(e)) run_slice(e, clock, 1);
+  stop_reason run_in_rounds(run_clock& clock, const run_clock& opening) {
+    while (!is_over(clock)) {
+      run_control limits = clock.limits();
+      limits.work_limit = unlimited_work + opening.work_done();
+      if (clock.is_heard()) limits.on_progress = [&](const progress& news) { clock.report(news); };
+      run_clock round(limits);
+      const double before = open_gap();
+      run(round, opening);
+      clock.work(round.work_done());
+      if (round.is_out_of_memory()) clock.note_out_of_memory();
+      if (gain_since(before) < gain_of_round) break;
+    }
     return clock.poll();
   }
 
@@ -478,9 +492,14 @@ class race {
     }
     if (state_.best.lower_bound > bound) state_.instance = state_.instance.with_known_bound(state_.best.lower_bound);
     if (e.part.publish) e.part.publish(state_);
-    const double gain = before > 0 ? 1 - (std::isfinite(before) ? open_gap() / before : state_.best.plan ? 0 : 1) : 0;
+    const double gain = gain_since(before);
     if (gain >= good) e.merit = std::min(highest_merit, 2 * e.merit);
     if (gain < poor) e.merit = std::max(1 / highest_merit, e.merit / 2);
+  }
+  /// The part of the gap `before` that has been closed since; a first schedule closes all of it.
+  [[nodiscard]] double gain_since(double before) const {
+    if (!(before > 0)) return 0;
+    return 1 - (std::isfinite(before) ? open_gap() / before : state_.best.plan ? 0 : 1);
   }
   [[nodiscard]] double open_gap() const {
     return state_.best.plan ? state_.best.time - state_.best.lower_bound : std::numeric_limits<double>::infinity();

@@ -96,9 +96,8 @@ class refinement_steps {
   static constexpr double bound_share = 0.2, eviction_share = 0.25, guided_share = 0.2, small_share = 0.75,
                           opening_share = 0.15, fillings_share = 0.2, large_fillings_share = 0.8;
   static constexpr std::uint32_t chain_moments = 48;
-  static constexpr std::uint32_t most_for_joint_moments = 2000;     // operations
-  static constexpr std::uint64_t unlimited_joint_work = 1'000'000;  // without any limit
-  static constexpr std::uint32_t promising_exact = 128;             // operations: `exact` often ends in a few seconds
+  static constexpr std::uint32_t most_for_joint_moments = 2000;  // operations
+  static constexpr std::uint32_t promising_exact = 128;          // operations: `exact` often ends in a few seconds
   /// Gaps below which a part does not run.
   static constexpr double chains_gap = 0.0005, windows_gap = 0.0005, exact_gap = 0.001, joint_gap = 0.1,
                           wide_gap = 0.005, near_gap = 0.01;
@@ -341,12 +340,9 @@ class refinement_steps {
       if (now.links != nullptr && !now.links->moments.empty()) moments = now.links->moments;
       joint_.emplace(instance_, std::move(moments));
     }
-    const run_control& limits = part.control();
     std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-    if (is_counted())
+    if (part.control().has_work_limit())
       most = std::min(part.work_left(), most / mip_operations_per_work) * mip_operations_per_work;
-    else if (!limits.has_time_limit())
-      most = unlimited_joint_work * mip_operations_per_work;
     const std::uint64_t before = joint_->work();
     const double needed = instance_.graph().needed_time, enough = closing_bound(now);
     const auto proven = [&] { return std::min(enough, sum_below(needed, joint_->bound())); };

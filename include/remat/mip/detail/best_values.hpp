@@ -38,11 +38,12 @@ class best_values {
                          "; it must be 0 or more");
   }
 
-  /// Rounds integer columns to the nearest whole number, and takes the values if they then meet the model within 1e-5
-  /// and are better than the best ones (`mip_options::on_incumbent` hears of it). Returns true if they meet the model.
+  /// Rounds integer columns to the nearest whole number, and takes the values if they then meet the model within
+  /// `mip_tolerance` and are better than the best ones (`mip_options::on_incumbent` hears of it). Returns true if they
+  /// meet the model.
   bool take(std::span<const double> values) {
     std::vector<double> rounded = rounded_values(model_, values);
-    if (!(model_.violation(rounded) <= 1e-5)) return false;
+    if (!(model_.violation(rounded) <= mip_tolerance)) return false;
     const double objective = model_.objective(rounded);
     if (!(objective < result.objective)) return true;
     result.objective = objective;

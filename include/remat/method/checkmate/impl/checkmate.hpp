@@ -117,7 +117,7 @@ class near_table {
 class search {
  public:
   search(mip_backend_ref backend, const problem& p, const checkmate_options& options, run_clock& clock, solution& best)
-      : backend_(backend), problem_(p), options_(options), clock_(clock), best_(best) {}
+      : backend_(backend.noting(failures_)), problem_(p), options_(options), clock_(clock), best_(best) {}
 
   /// Finds the best schedule. Returns why it stopped early.
   stop_reason run() {
@@ -130,6 +130,7 @@ class search {
       if (wrong_ != 0)
         best_.message += (best_.message.empty() ? "" : "; ") + std::to_string(wrong_) +
                          " solutions of the backend were no schedules";
+      report_failures(failures_, best_);
     }
     return clock_.poll();
   }
@@ -168,6 +169,7 @@ class search {
     };
     keep(solve_part(part, share_of_rockmate, rockmate, problem_, {}));
     refined_options refining;
+    refining.gap = options_.gap;
     if (best_.plan) refining.starts.push_back(*best_.plan);
     keep(solve_part(part, 1, refined, problem_, std::move(refining)));
   }
@@ -458,7 +460,8 @@ class search {
     best_.message = "integer program (" + std::string(backend_.name()) + "): " + std::to_string(program.decisions()) +
                     " decisions, " + std::to_string(program.model().num_columns()) + " columns, " +
                     std::to_string(program.model().num_rows()) + " rows, " + std::to_string(r.nodes) + " nodes, " +
-                    outcome(r.status, best_.has_schedule()) + (r.message.empty() ? "" : "; " + r.message);
+                    outcome(r.status, best_.has_schedule());
+    if (!r.message.empty() && r.status != mip_status::failed) best_.message += "; " + r.message;
   }
 
   [[nodiscard]] static std::string outcome(mip_status s, bool has_schedule) {
@@ -496,6 +499,7 @@ class search {
     return moments;
   }
 
+  mip_failures failures_{};
   mip_backend_ref backend_;
   const problem& problem_;
   const checkmate_options& options_;

@@ -141,13 +141,10 @@ class search {
                      .lower_bound = least_time_,
                      .done = of_backend.done});
     };
-    const auto decode = [&](std::span<const double> values) {
+    solving.on_incumbent = [&](std::span<const double> values, double) {
       if (!take(program.decode(values))) ++wrong_;
     };
-    solving.on_incumbent = [&](std::span<const double> values, double) { decode(values); };
-    mip_result r = backend_.solve(program.model(), solving);
-    if (r.values.size() == program.model().num_columns()) decode(r.values);
-    return r;
+    return backend_.solve(program.model(), solving);
   }
 
   void conclude(const level_model& program, const mip_result& r) {

@@ -146,12 +146,12 @@ class search {
  public:
   /// `p` has a known bound, and `best` is what is known of its schedules.
   search(mip_backend_ref backend, const problem& p, const hiremate_options& options, run_clock& clock, solution& best)
-      : backend_(backend),
+      : backend_(backend.noting(failures_)),
         p_(p),
         options_(options),
         clock_(clock),
         best_(best),
-        groups_(sub_graphs_of(options, backend)),
+        groups_(sub_graphs_of(options, backend_)),
         stages_(groups_) {
     stages_.moves = options.chain_moves;
     stages_.peaks = 1;
@@ -386,8 +386,10 @@ class search {
       say(left_out_.programs, "", " integer programs not solved");
     }
     best_.statistics.own.set("hierarchies", std::move(all));
+    report_failures(failures_, best_);
   }
 
+  mip_failures failures_{};
   mip_backend_ref backend_;
   const problem& p_;
   const hiremate_options& options_;
@@ -419,14 +421,22 @@ REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, 
     hiremate_options alone = options;
     alone.improve = false;
     if (!alone.cache) alone.cache = make_way_cache();
+    std::string failure;
     const auto method = [&](const problem& instance, const run_control& run) {
       hiremate_options now = alone;
       now.run = run;
       // A given hierarchy is one of the graph without copies.
       if (instance.graph().num_operations != p.graph().num_operations) now.hierarchy.reset();
-      return solve_hiremate(backend, instance, now);
+      solution s = solve_hiremate(backend, instance, now);
+      if (const auto* first = s.statistics.own.find<std::string>("backend_failure")) failure = *first;
+      return s;
     };
-    return solve_by_split_instances(p, "hiremate", options.run, options.improve, method);
+    solution s = solve_by_split_instances(p, "hiremate", options.run, options.improve, method);
+    if (!failure.empty()) {  // its instance need not be that of the answer
+      s.statistics.own.set("backend_failure", failure);
+      s.message += (s.message.empty() ? "" : "; ") + failure;
+    }
+    return s;
   }
   return solve_by_own_method(p, "hiremate", options.run, options.improve, true,
                              [&](run_clock& clock, solution& best) -> method_end {

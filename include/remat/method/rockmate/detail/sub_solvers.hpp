@@ -35,6 +35,7 @@ namespace REMAT_NAMESPACE::detail {
                                                 const run_control& run) {
   refined_options options;
   options.starts.assign(starts.begin(), starts.end());
+  options.gap = 0;
   options.run = run;
   return to_sub_solution(refined(p, options));
 }

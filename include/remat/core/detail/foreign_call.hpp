@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "remat/core/detail/linkage.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+/// One call of code that is not the library's, such as a MIP backend or a solver of the user's. It tells a failure of
+/// that code from what a callback throws that the code calls: the one becomes a text, the other leaves the call.
+///
+///     foreign_call call;
+///     options.on_progress = call.watched(options.on_progress);
+///     const std::optional<std::string> failure = call.run([&] { answer = solver(p, options); });
+class foreign_call {
+ public:
+  foreign_call() = default;
+  foreign_call(const foreign_call&) = delete;  // watched callbacks refer to it
+  foreign_call& operator=(const foreign_call&) = delete;
+
+  /// `callback`, whose exceptions are remembered here; empty if it is empty. It must not be called after this object.
+  template <class... Arguments>
+  [[nodiscard]] std::function<void(Arguments...)> watched(std::function<void(Arguments...)> callback) {
+    if (!callback) return {};
+    return [this, callback = std::move(callback)](Arguments... arguments) {
+      try {
+        callback(std::forward<Arguments>(arguments)...);
+      } catch (...) {
+        if (!of_callback_) of_callback_ = std::current_exception();
+        throw;
+      }
+    };
+  }
+
+  /// Calls `call()`. Returns the text of what it throws; nothing if it throws nothing. If a watched callback has thrown
+  /// something, that leaves this function, even if the code has caught it.
+  template <class Call>
+  [[nodiscard]] std::optional<std::string> run(Call&& call) {
+    std::optional<std::string> failure;
+    try {
+      call();
+    } catch (const std::exception& e) {
+      failure = e.what();
+    } catch (...) {
+      failure = "an exception that is no std::exception";
+    }
+    if (of_callback_) std::rethrow_exception(of_callback_);
+    return failure;
+  }
+
+ private:
+  std::exception_ptr of_callback_{};
+};
+
+}  // namespace REMAT_NAMESPACE::detail

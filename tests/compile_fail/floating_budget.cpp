@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
+// expected: with_budget_fraction
+#include "remat/cost/models.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
+
+int main() {
+  const remat::problem p(remat::training_graph{}, remat::unit_cost{});
+#ifdef REMAT_MENDED
+  const remat::problem half = p.with_budget_fraction(0.5);
+#else
+  const remat::problem half = p.with_budget(0.5);
+#endif
+  return half.has_budget() ? 0 : 1;
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/core/detail/foreign_call.hpp"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+using remat::detail::foreign_call;
+
+namespace {
+
+struct stop {};
+
+}  // namespace
+
+TEST_CASE("a failure of the code becomes a text") {
+  foreign_call call;
+  int runs = 0;
+  CHECK_FALSE(call.run([&] { ++runs; }));
+  CHECK(runs == 1);
+  CHECK(call.run([] { throw std::runtime_error("no licence"); }) == std::optional<std::string>("no licence"));
+  CHECK(call.run([] { throw 42; }) == std::optional<std::string>("an exception that is no std::exception"));
+}
+
+TEST_CASE("what a callback throws leaves the call, even if the code has caught it") {
+  foreign_call call;
+  int heard = 0;
+  const auto callback = call.watched(std::function<void(int)>([&](int x) {
+    heard += x;
+    if (x > 1) throw stop();
+  }));
+  CHECK_FALSE(call.run([&] { callback(1); }));
+  CHECK(heard == 1);
+  CHECK_THROWS_AS((void)call.run([&] { callback(2); }), stop);
+  CHECK_THROWS_AS((void)call.run([&] {
+    try {
+      callback(2);
+    } catch (const stop&) {
+      throw std::runtime_error("of the code");
+    }
+  }),
+                  stop);
+  CHECK_FALSE(static_cast<bool>(call.watched(std::function<void()>())));
+}

@@ -26,7 +26,7 @@ foreach(header IN LISTS headers)
   endif()
   # The mark of the form, and the message to compilers of an older standard, must come before all declarations.
   string(REGEX REPLACE "\n#include \"remat/[a-z/]*impl/[a-z0-9_]+\\.hpp\"" "" without_definitions "${text}")
-  if(NOT header MATCHES "^(core/detail/linkage|version)\\.hpp$|^src(_[a-z]+)?\\.hpp$" AND
+  if(NOT header MATCHES "^(core/detail/(linkage|exact_floating_point)|version)\\.hpp$|^src(_[a-z]+)?\\.hpp$" AND
       NOT without_definitions MATCHES "\n#include \"remat/")
     message(SEND_ERROR "${header}: must include \"remat/core/detail/linkage.hpp\", itself or through another header of ours")
   endif()

@@ -13,6 +13,7 @@
 #error "remat needs C++20: add -std=c++20, or in CMake target_compile_features(yours PRIVATE cxx_std_20)"
 #include <this-file-does-not-exist-so-that-the-compiler-stops-here>
 #endif
+#include "remat/core/detail/exact_floating_point.hpp"
 
 // nvcc compiles a file for the device once more. No function of the host is compiled there: declarations are enough.
 #if defined(__CUDA_ARCH__) && !defined(REMAT_SEPARATE_COMPILATION)

@@ -2,8 +2,8 @@
 # cmake -DCOMPILER=… -DINCLUDE=… -DFILE=… -P expect_error.cmake: FILE does not compile, and the compiler's message has
 # the text of its line `// expected: TEXT`; with REMAT_MENDED defined it does compile, so that it fails for no other
 # reason. A line `// standard: c++17` says what else is wrong with the first, and so does `// flags: -O0 -g`; with several
-# lines of flags it is compiled with each. `// lines: N` bounds its message, and `// only: gxx` names the one compiler that
-# can see the error (CMakeLists.txt).
+# lines of flags it is compiled with each, in this folder. `// lines: N` bounds its message, and `// only: gxx` names the
+# one compiler that can see the error (CMakeLists.txt).
 cmake_minimum_required(VERSION 3.25)
 set(command "${COMPILER}" -fsyntax-only "-I${INCLUDE}" "${FILE}")
 file(STRINGS "${FILE}" expected REGEX "^// expected: ")
@@ -30,7 +30,8 @@ if(NOT status STREQUAL "0")
 endif()
 foreach(wrong IN LISTS flags)
   separate_arguments(wrong)
-  execute_process(COMMAND ${command} "-std=${standard}" ${wrong} RESULT_VARIABLE status ERROR_VARIABLE output)
+  execute_process(COMMAND ${command} "-std=${standard}" ${wrong} WORKING_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}"
+    RESULT_VARIABLE status ERROR_VARIABLE output)
   if(status STREQUAL "0")
     message(FATAL_ERROR "it compiles with \"${wrong}\", but it should not")
   endif()

@@ -35,7 +35,7 @@ def answers(done):
 
 
 def own_lines(text):
-    """The lines of the program: mpirun adds some of its own when a rank has an exit status."""
+    """The lines of the program. mpirun adds some when a rank has an exit status, and hwloc where there is no /sys."""
     return [line for line in text.splitlines() if line.startswith("remat-plan: ")]
 
 
@@ -45,7 +45,7 @@ class Ranks(unittest.TestCase):
             expected = None
             for count, extra in ((0, ["--threads", "1"]), (0, ["--threads", "2"]), (1, []), (2, []), (3, [])):
                 done = run(count, GRAPH, *OPTIONS, "--streams", "2", "--json", *extra)
-                self.assertEqual((done.returncode, done.stderr), (0, ""), count)
+                self.assertEqual((done.returncode, own_lines(done.stderr)), (0, []), done.stderr)
                 got = answers(done)
                 self.assertEqual(len(got), 8)
                 self.assertEqual([a["streams"] for a in got], 8 * [2])

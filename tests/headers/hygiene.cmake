@@ -6,6 +6,8 @@ include("${COMPONENTS}")
 
 file(READ "${INCLUDE}/../../docs/references.bib" references)
 set(foreign_namespaces)
+# execute/impl/stand_in.hpp uses POSIX where it is there, and does without elsewhere.
+set(posix mip/detail/child_process.hpp mip/impl/command.hpp execute/impl/stand_in.hpp)
 file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/*.hpp" "${INCLUDE}/*.cuh")
 foreach(header IN LISTS headers)
   file(STRINGS "${INCLUDE}/${header}" first LIMIT_COUNT 2)
@@ -16,21 +18,31 @@ foreach(header IN LISTS headers)
   if(text MATCHES "using namespace")
     message(SEND_ERROR "${header}: a using-directive")
   endif()
+  remat_component_of("${header}" component)
   # The compilers that are supported lack these in C++20 mode; what is for nvcc needs g++ as host compiler.
   if(text MATCHES "#include <(format|expected|print)>" OR
       (NOT header MATCHES "\\.cuh$" AND text MATCHES "#include <(source_location)>"))
     message(SEND_ERROR "${header}: ${CMAKE_MATCH_0}, which g++ 12 or clang 14 lacks")
+  endif()
+  # Some standard libraries lack these. core/detail/platform.hpp says so, if it comes first.
+  if(text MATCHES "#include <(stop_token|memory_resource)>" AND
+      NOT text MATCHES "#include \"remat/.*#include <(stop_token|memory_resource)>")
+    message(SEND_ERROR "${header}: <stop_token> or <memory_resource> stands before every header of ours; "
+      "first include \"remat/core/detail/platform.hpp\"")
+  endif()
+  # The page says that the core needs the standard library alone, but for the backend that runs a program.
+  if(component STREQUAL "core" AND text MATCHES "#include <([a-z]+/[a-z_/]+|[a-z_]+)\\.h>" AND NOT header IN_LIST posix)
+    message(SEND_ERROR "${header}: ${CMAKE_MATCH_0}, which is not of the standard library; only ${posix} may need POSIX")
   endif()
   if(text MATCHES "(dynamic_cast|typeid) *[(<]")
     message(SEND_ERROR "${header}: ${CMAKE_MATCH_1}; programs compiled with -fno-rtti use the library, too")
   endif()
   # The mark of the form, and the message to compilers of an older standard, must come before all declarations.
   string(REGEX REPLACE "\n#include \"remat/[a-z/]*impl/[a-z0-9_]+\\.hpp\"" "" without_definitions "${text}")
-  if(NOT header MATCHES "^(core/detail/(linkage|exact_floating_point)|version)\\.hpp$|^src(_[a-z]+)?\\.hpp$" AND
+  if(NOT header MATCHES "^(core/detail/(linkage|exact_floating_point|platform)|version)\\.hpp$|^src(_[a-z]+)?\\.hpp$" AND
       NOT without_definitions MATCHES "\n#include \"remat/")
     message(SEND_ERROR "${header}: must include \"remat/core/detail/linkage.hpp\", itself or through another header of ours")
   endif()
-  remat_component_of("${header}" component)
   if(component STREQUAL "core" AND NOT header MATCHES "^io/" AND
       text MATCHES "#include <(iostream|fstream|cstdio|iomanip)>")
     message(SEND_ERROR "${header}: ${CMAKE_MATCH_0}; headers of the core, but for io/, neither read nor write streams")

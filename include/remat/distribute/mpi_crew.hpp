@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include "remat/core/detail/platform.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>

@@ -14,6 +14,7 @@
 #include <this-file-does-not-exist-so-that-the-compiler-stops-here>
 #endif
 #include "remat/core/detail/exact_floating_point.hpp"
+#include "remat/core/detail/platform.hpp"
 
 // nvcc compiles a file for the device once more. No function of the host is compiled there: declarations are enough.
 #if defined(__CUDA_ARCH__) && !defined(REMAT_SEPARATE_COMPILATION)

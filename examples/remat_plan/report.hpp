@@ -117,12 +117,13 @@ namespace reporting {
     return command_base(args.program, args.graph, args.given, without);
   };
   const outcome *tightest = nullptr, *solved = nullptr;  // the smallest budget, and the smallest with a schedule
-  bool is_open = false;                                  // a longer search may find more
+  const outcome* open = nullptr;                         // and the smallest at which a longer search may find more
   for (const outcome& o : all) {
     if (tightest == nullptr || o.budget < tightest->budget) tightest = &o;
     if (o.solved() && (solved == nullptr || o.budget < solved->budget)) solved = &o;
-    is_open = is_open || gap(o).value_or(0) > 0.01 ||
-              (o.status == remat::solve_status::timeout && !remat::ended_by_itself(o.own));
+    const bool is_open =
+        gap(o).value_or(0) > 0.01 || (o.status == remat::solve_status::timeout && !remat::ended_by_itself(o.own));
+    if (is_open && (open == nullptr || o.budget < open->budget)) open = &o;
   }
   if (tightest == nullptr) return next;
   std::string budgets;
@@ -146,7 +147,7 @@ namespace reporting {
   if (!is_chain && s.link.empty() && s.streams == 0 && solved != nullptr)
     next.emplace_back("Several streams: how long the schedule takes if operations overlap.",
                       base({}) + question(*solved, args.max_overhead) + " --streams 2");
-  if (is_open) {
+  if (open != nullptr) {
     constexpr int longer = 6;
     const bool by_work = args.work_limit != remat::run_control::no_work_limit;
     const std::string limit =
@@ -155,7 +156,7 @@ namespace reporting {
                                                   : args.work_limit * longer)
                 : " --seconds " + remat::option_text(std::chrono::duration<double>(args.time_limit).count() * longer);
     next.emplace_back("A longer search: a gap above 1 % may be closed by a better schedule, or by a better proof.",
-                      base({"--seconds", "--work"}) + question(*tightest, args.max_overhead) + limit);
+                      base({"--seconds", "--work"}) + question(*open, args.max_overhead) + limit);
   }
   return next;
 }

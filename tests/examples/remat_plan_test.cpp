@@ -356,7 +356,7 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "0.5"}, "whole number of bytes"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "1.0"}, "whole number of bytes"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "50%"}, "12GiB"},
-      {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "not a number"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "is negative"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--streams", "2"}, "--streams"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "twremat"},
        "no_remat, evict, refined, rockmate, hiremate, offload, pofo, exact, auto or all"},
@@ -469,7 +469,7 @@ TEST_CASE("- is standard output, where nothing else is printed then") {
   const result none = run({toy, "--budget", "2B", "--solver", "no_remat", "--out", "-"});
   CHECK(none.status == 1);
   CHECK(none.out.empty());
-  CHECK(none.err.rfind("remat-plan: no_remat within 2 bytes: infeasible: operation", 0) == 0);
+  CHECK(none.err.rfind("remat-plan: no_remat within 2 bytes: infeasible: ", 0) == 0);
 }
 
 TEST_CASE("control and format characters of names never reach a terminal") {
@@ -564,7 +564,8 @@ TEST_CASE("the least memory: the row says of what it is optimal; a percentage is
 
 TEST_CASE("refined and exact run if they are named, and not for all") {
   if (!built()) return;
-  const auto lines = run({toy, "--budget", "0.8", "--solver", "refined,exact", "--json"}).lines();
+  const std::string small = data + "/newcomer/chain10.json";
+  const auto lines = run({small, "--budget", "0.6", "--solver", "refined,exact", "--json"}).lines();
   REQUIRE(lines.size() == 2);
   CHECK(lines[0]["solver"] == "refined");
   CHECK(lines[1]["solver"] == "exact");
@@ -572,11 +573,11 @@ TEST_CASE("refined and exact run if they are named, and not for all") {
     check_line(line);
     CHECK(line["status"] == "optimal");
   }
-  for (const auto& line : run({toy, "--budget", "0.8", "--solver", "all", "--work", "2000", "--json"}).lines()) {
+  for (const auto& line : run({small, "--budget", "0.6", "--solver", "all", "--work", "2000", "--json"}).lines()) {
     CHECK(line["solver"] != "refined");
     CHECK(line["solver"] != "exact");
   }
-  CHECK(run({toy, "--budget", "0.8", "--link", "latency=0", "--solver", "exact", "--json"}).lines().at(0)["status"] ==
+  CHECK(run({toy, "--budget", "1.0", "--link", "latency=0", "--solver", "exact", "--json"}).lines().at(0)["status"] ==
         "optimal");
 }
 
@@ -1040,9 +1041,10 @@ TEST_CASE("the report is one file that loads nothing else") {
 TEST_CASE("the report has the command for each schedule, and says what to try next") {
   if (!built()) return;
   const scratch folder;
+  const std::string small = data + "/newcomer/chain10.json";
   const std::string page = folder.file("r.html");
   const result r =
-      run({toy, "--budget", "0.9,2B", "--solver", "evict", "--work", "2000", "--seed", "7", "--report", page});
+      run({small, "--budget", "0.9,2B", "--solver", "evict", "--work", "2000", "--seed", "7", "--report", page});
   if (r.err.find("built without") != std::string::npos) {
     MESSAGE("skipped: the program was built without the report");
     return;
@@ -1054,13 +1056,13 @@ TEST_CASE("the report has the command for each schedule, and says what to try ne
     if (!is_tag) text += c;
     is_tag = is_tag && c != '>';
   }
-  const std::int64_t budget = remat::read_training_step(toy).instance.graph().baseline_peak * 9 / 10;
-  const std::string command = program + " " + toy + " --seed 7 --work 2000";
+  const std::int64_t budget = remat::read_training_step(small).instance.graph().baseline_peak * 9 / 10;
+  const std::string command = program + " " + small + " --seed 7 --work 2000";
   const std::string own = command + " --budget " + std::to_string(budget) + " --solver evict --out schedule.json";
   CHECK(text.find(own) != std::string::npos);
   CHECK(text.find("What to try next") != std::string::npos);
   for (const char* end :
-       {" --budget 100%,90%", " --max-overhead 10%", " --budget 2 --link out=25e9,in=25e9,latency=1e-5"})
+       {" --budget 100%,90%,80%", " --max-overhead 10%", " --budget 2 --link out=25e9,in=25e9,latency=1e-5"})
     CHECK_MESSAGE(text.find(command + end) != std::string::npos, end);
   CHECK(text.find(command + " --budget " + std::to_string(budget) + " --streams 2") != std::string::npos);
   // The command makes the schedule that was reported.

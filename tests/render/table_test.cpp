@@ -94,7 +94,7 @@ TEST_CASE("cells are escaped, whatever names they hold") {
   table.row({"a\x1b[31m\nb\xc2\x9b\xe2\x80\xae"});
   std::ostringstream out;
   table.write(out);
-  CHECK(out.str() == "graph\n────────────────────────────\na\\x1b[31m\\x0ab\\u009b\\u202e\n");
+  CHECK(out.str() == "graph\n──────────────────────────\na\\x1b[31m\\x0ab\\u009b\\u202e\n");
 }
 
 TEST_CASE("text is wrapped at spaces, and by code points") {

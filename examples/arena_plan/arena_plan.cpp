@@ -70,17 +70,24 @@ int run(const arguments& args) {
   if (!report.valid()) throw remat::internal_error("memory plan: " + report.message());
   const double ratio =
       plan.lower_bound == 0 ? 1 : static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound);
+  const auto write = [&] {
+    if (args.out.empty()) return;
+    file.offsets = plan.offsets;
+    shared::write_file(args.out, [&](std::ostream& out) { out << remat::to_csv(file); });
+  };
+  const int status = fit.status == remat::memory_fit_status::fits ? 0 : 1;
+  if (args.out == shared::standard_stream) {  // nothing else goes there
+    write();
+    return status;
+  }
   std::cout << "intervals " << file.intervals.size() << '\n';
   if (args.capacity) std::cout << "capacity  " << *args.capacity << " bytes: " << in_words(fit.status) << '\n';
   std::cout << "arena     " << plan.arena_bytes << " bytes" << (plan.optimal ? ", proven the smallest" : "")
             << "\nmax load  " << plan.lower_bound << " bytes, sizes rounded up to " << plan.alignment << "\nratio     "
             << remat::format_fixed(ratio, 4) << "\nseconds   " << remat::format_fixed(plan.statistics.seconds, 3)
             << '\n';
-  if (!args.out.empty()) {
-    file.offsets = plan.offsets;
-    shared::write_file(args.out, [&](std::ostream& out) { out << remat::to_csv(file); });
-  }
-  return fit.status == remat::memory_fit_status::fits ? 0 : 1;
+  write();
+  return status;
 }
 
 int run(int argc, char** argv) {
@@ -100,9 +107,12 @@ int run(int argc, char** argv) {
                      0.0, 1e9)
       ->type_name("S");
   shared::add_number(app, "--seed", args.options.run.seed, "Of all random choices, 0 by default");
-  app.add_option("--out", args.out, "Write the intervals with their offsets, whether they fit or not")
+  app.add_option("--out", args.out,
+                 "Write the intervals with their offsets, whether they fit or not; - is standard output, where then "
+                 "nothing else is printed")
       ->type_name("OUT.csv");
   if (!app.read(argc, argv)) return 0;
+  shared::check_outputs(args.in, {{"--out", args.out}});
   if (app.count("--capacity") != 0) args.capacity = capacity;
   if (app.count("--seconds") != 0)
     args.options.run.time_limit = std::chrono::nanoseconds(std::llround(args.seconds * 1e9));

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/partition.hpp"
@@ -45,9 +46,11 @@ int run(int argc, char** argv) {
   app.add_option("--max-group", options.max_group, "Children of a group, 20 by default")->check(CLI::Range(2U, most));
   app.add_option("--max-top", options.max_top, "Children of the whole graph, 30 by default")
       ->check(CLI::Range(1U, most));
-  app.add_option("--dot", dot, "Write a picture for Graphviz")->type_name("FILE");
+  app.add_option("--dot", dot, "Write a picture for Graphviz; - is standard output, where then nothing else is printed")
+      ->type_name("FILE");
   app.footer("Exit status: 0 done, 2 unusable arguments or input.");
   if (!app.read(argc, argv)) return 0;
+  shared::check_outputs(in, {{"--dot", dot}});
 
   const remat::training_graph graph = remat::read_training_graph(in);
   const remat::cost_spec model = cost.empty() ? remat::default_cost(graph) : remat::parse_cost(cost);
@@ -90,11 +93,13 @@ int run(int argc, char** argv) {
   const auto seconds = [](auto from, auto to) {
     return remat::format_seconds(std::chrono::duration<double>(to - from).count());
   };
-  std::cout << graph.name() << ": " << h.num_forward << " forward and " << h.order.size() - h.num_forward
-            << " backward operations in " << h.groups.size() << " groups, " << classes.sub_graphs.size()
-            << " distinct (" << seconds(begun, grouped) << " to group, " << seconds(grouped, ended)
-            << " to compare)\n\n";
-  table.write(std::cout, shared::line_width(STDOUT_FILENO), 1);
+  if (dot != shared::standard_stream) {
+    std::cout << remat::printable(graph.name(), 200) << ": " << h.num_forward << " forward and "
+              << h.order.size() - h.num_forward << " backward operations in " << h.groups.size() << " groups, "
+              << classes.sub_graphs.size() << " distinct (" << seconds(begun, grouped) << " to group, "
+              << seconds(grouped, ended) << " to compare)\n\n";
+    table.write(std::cout, shared::line_width(STDOUT_FILENO), 1);
+  }
 
   if (!dot.empty()) {
     remat::dot_options picture;

@@ -71,7 +71,7 @@ inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_
                     std::to_string(fit.solves) + " solves: the arenas of larger peaks were too large";
     return out;
   };
-  return {solver.name, solve, {}, solver.carries_over, true};
+  return {solver.name, solve, {}, solver.carries_over, true, solver.is_in_all};
 }
 
 /// The lifetimes of an outcome's schedule, with the offsets in its arena. Names are those of the tensors: t3, and t3#2

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "budget.hpp"
+#include "command_text.hpp"
 #include "link.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
@@ -33,6 +34,7 @@ using shared::whole;
 
 /// The command line, parsed as far as possible without the graph.
 struct arguments {
+  std::string program{};  ///< as it was called, for a shell
   std::string graph{};
   std::vector<std::string> budgets{};
   std::vector<std::string> solvers{"auto"};
@@ -57,7 +59,20 @@ struct arguments {
   bool bind_arena = false;
   std::optional<remat::host_link> link{};     ///< empty: no copies to the host
   std::optional<std::int64_t> host_budget{};  ///< bytes; empty: no bound
+  std::string host_budget_text{};             ///< as it was given
   bool json = false;
+  /// The options as given, name and values, that decide an answer but are neither budget nor solver.
+  std::vector<std::pair<std::string, std::vector<std::string>>> given{};
+
+  /// The options that name files to write.
+  [[nodiscard]] std::vector<shared::output_option> outputs() const {
+    return {{"--out", out}, {"--intervals", intervals}, {"--report", report}, {"--trace", trace}, {"--dot", dot}};
+  }
+  /// True if one of these is standard output; then nothing else is printed there.
+  [[nodiscard]] bool writes_standard_output() const {
+    const auto all = outputs();
+    return std::any_of(all.begin(), all.end(), [](const auto& o) { return o.second == shared::standard_stream; });
+  }
 };
 
 [[nodiscard]] inline std::string join(const std::vector<std::string>& words, std::string_view between = ", ") {
@@ -86,6 +101,7 @@ inline void check_writable(const std::string& option, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (path.empty()) throw usage_error(option + ": the name of a file is missing");
+  if (path == shared::standard_stream) return;
   if (fs::is_directory(path, ignored))
     throw usage_error(option + " " + path + ": is a directory; expected the name of a file");
   const fs::path folder = fs::path(path).parent_path();
@@ -104,6 +120,18 @@ inline void check_writable(const std::string& option, const std::string& path) {
     if (std::find(solvers.begin(), solvers.end(), name) == solvers.end()) solvers.push_back(std::move(name));
   }
   return solvers;
+}
+
+/// The options of the command line as given, without those of these names: name and values, in the order of `--help`.
+[[nodiscard]] inline std::vector<std::pair<std::string, std::vector<std::string>>> given_options(
+    const CLI::App& app, const std::vector<std::string>& without) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> given;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->get_lnames().empty()) continue;
+    const std::string name = "--" + option->get_lnames().front();
+    if (std::find(without.begin(), without.end(), name) == without.end()) given.emplace_back(name, option->results());
+  }
+  return given;
 }
 
 /// Defines the options; each reads its own text into `out`.
@@ -127,6 +155,7 @@ inline void define_options(CLI::App& app, arguments& out) {
       "  remat-plan gpt2.json --max-overhead 0.1 --out schedule.json\n\n"
       "  remat-plan gpt2.json --budget 40% --link out=25e9,in=25e9 --host-budget 64GiB\n\n"
       "  python3 export.py | remat-plan - --budget 8GiB --json\n\n"
+      "  remat-plan gpt2.json --budget 50% --out - | python3 run.py\n\n"
       "  remat-plan sweep graphs/*.json --budget 0.8,0.5 --out DIR\n\n"
       "  remat-plan merge DIR\n\n"
       "As first words, sweep and merge are commands for many graphs at once, in shards on many machines if wanted: "
@@ -141,14 +170,15 @@ inline void define_options(CLI::App& app, arguments& out) {
       ->type_name("GRAPH.json");
   option("--budget", "B[,B...]",
          "Memory budgets: fractions of the baseline's peak, or with --bind arena of its arena (0.5, 50%), or bytes "
-         "(123456, 12GiB, 12GB)",
+         "(123456, 12GiB, 12GB; 12G is 12GB)",
          [&](text name, text value) {
            out.budgets = split(name, value);
            refuse_decimal_comma(value, out.budgets);
          });
   option("--solver", "NAME[,NAME...]",
          "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
-         "refined, offload and pofo (with --link), auto (the default), or all (those that apply)",
+         "refined, exact (small graphs), offload and pofo (with --link), auto (the default), or all (those that apply, "
+         "without refined and exact)",
          [&](text, text value) { out.solvers = read_solvers(value); });
   option("--cost", "SPEC",
          "measured, flops, unit, linear:flops=0.1,bytes=1, or roofline:flops=F,bandwidth=B,latency=S (by default "
@@ -164,9 +194,10 @@ inline void define_options(CLI::App& app, arguments& out) {
   option("--threads", "N", "Threads of each solve; 0, the default: one for each processor",
          [&](text name, text value) { out.threads = whole<unsigned>(name, value, 0, 1024); });
   option("--max-overhead", "X",
-         "In place of a budget: the least memory whose time is at most 1 + X times the baseline's",
+         "In place of a budget: the least memory whose time is at most 1 + X times the baseline's (0.3, 30%)",
          [&](text name, text value) {
-           out.max_overhead = real(name, value, "a number from 0, such as 0.3 for 1.3 times the baseline's time");
+           out.max_overhead =
+               shared::ratio(name, value, "a number from 0, such as 0.3 or 30% for 1.3 times the baseline's time");
          });
   option("--bind", "peak|arena",
          "What the budget binds: the peak (the default) or the arena, alignment and fragmentation included",
@@ -179,7 +210,10 @@ inline void define_options(CLI::App& app, arguments& out) {
          "roofline), and the time that each takes besides (by default 25e9, 25e9 and 1e-5)",
          [&](text name, text value) { out.link = read_link(name, value); });
   option("--host-budget", "BYTES", "With --link: what may lie on the host (123456, 12GiB, 12GB); by default no bound",
-         [&](text name, text value) { out.host_budget = read_host_budget(name, value); });
+         [&](text name, text value) {
+           out.host_budget = read_host_budget(name, value);
+           out.host_budget_text = value;
+         });
   option("--preset", "fast|balanced|paper",
          "Options of all solvers: less effort, the defaults, or each method as its paper has it (--list-options)",
          [&](text name, text value) {
@@ -189,9 +223,10 @@ inline void define_options(CLI::App& app, arguments& out) {
          });
   option("--slots", "N", "rotor, rockmate: count memory in N slots",
          [&](text name, text value) { out.slots = whole<std::uint32_t>(name, value, 1, 10'000'000); });
-  option("--gap", "G", "auto: end when the schedule is proven to be within G of the least time, 0.001 by default",
+  option("--gap", "G",
+         "auto: end when the schedule is proven to be within G of the least time (0.01, 1%), 0.001 by default",
          [&](text name, text value) {
-           out.gap = real(name, value, "a number from 0, such as 0.01 for 1 % of the least time");
+           out.gap = shared::ratio(name, value, "a number from 0, such as 0.01 or 1% of the least time");
          });
   app.add_flag(
       "--improve", out.improve,
@@ -213,7 +248,10 @@ inline void define_options(CLI::App& app, arguments& out) {
            out.work_limit = whole<std::uint64_t>(name, value, 1, remat::run_control::no_work_limit - 1);
            out.time_limit = std::chrono::nanoseconds::max();
          });
-  file("--out", "SCHEDULE.json", "Write the schedule (one solver, one budget)", out.out);
+  file("--out", "SCHEDULE.json",
+       "Write the schedule (one solver, one budget). For this and the other files, - is standard output, where then "
+       "nothing else is printed",
+       out.out);
   file("--intervals", "FILE.csv", "Write lifetimes and offsets in the arena (one solver, one budget)", out.intervals);
   file("--report", "REPORT.html", "Write a report to look at in a browser", out.report);
   file("--trace", "TRACE.json",
@@ -235,6 +273,9 @@ inline void check_together(const arguments& args) {
     throw usage_error(args.max_overhead ? "--budget and --max-overhead ask opposite questions; expected one of them"
                                         : "--budget is missing: for instance --budget 0.5, 50% or 12GiB (or "
                                           "--max-overhead 0.3 for the least memory)");
+  shared::check_outputs(args.graph, args.outputs());
+  if (args.json && args.writes_standard_output())
+    throw usage_error("--json: another option writes to standard output (-); expected one of them there");
   require_link_for_host_budget(args.link.has_value(), args.host_budget.has_value());
   if (args.link && args.streams != 0)
     throw usage_error("--streams " + std::to_string(args.streams) +
@@ -258,6 +299,10 @@ inline void check_together(const arguments& args) {
   reading::define_options(app, out);
   if (!app.read(argc, argv)) return std::nullopt;
   reading::check_together(out);
+  std::vector<std::string> asked{"--budget", "--solver", "--max-overhead", "--json", "--list-options"};
+  for (const auto& [option, path] : out.outputs()) asked.push_back(option);
+  out.given = reading::given_options(app, asked);
+  out.program = quoted_for_shell(argv[0]);
   return out;
 }
 

@@ -9,7 +9,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "shared/trimmed.hpp"
 
 namespace remat_plan {
 
@@ -74,45 +75,68 @@ struct parsed_budget {
   std::string wrong{}, hint{};
 };
 
-/// A number, and what stands behind it.
+/// A number, and what stands behind it; spaces around both are left out.
 struct number_with_suffix {
   std::optional<decimal> number{};
   std::string_view suffix{};
+  bool is_negative = false;  ///< the text begins with a minus sign
 
   explicit number_with_suffix(std::string_view text) {
+    text = shared::trimmed(text);
+    is_negative = !text.empty() && text.front() == '-';
     const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
     number = decimal::parse(text.substr(0, end));
-    suffix = text.substr(end);
+    suffix = shared::trimmed(text.substr(end));
   }
 };
 
-/// `text` as bytes, with a unit or without. `expected` ends the reason why another text is wrong.
+/// A unit of bytes.
+struct byte_unit {
+  std::string_view name{};  ///< in small letters
+  std::int64_t bytes = 0;
+  std::string_view full{};  ///< the same unit with its B, if `name` lacks it and could be taken for another unit
+};
+
+/// `text` as bytes, with a unit or without. The B of a unit may be left out: 8G is 8GB, and 8Gi is 8GiB. `expected`
+/// ends the reason why another text is wrong.
 [[nodiscard]] inline parsed_budget parse_bytes(std::string_view text,
                                                std::string_view expected = "expected bytes (123456, 12GiB, 12GB)") {
   const auto wrong = [&](const std::string& why) { return parsed_budget{0, (why + "; ").append(expected), {}}; };
   if (text.find(',') != std::string_view::npos) return wrong("has a comma; write a decimal point");
-  const auto [number, suffix] = number_with_suffix(text);
-  if (!number) return wrong(text.empty() ? "is empty" : "is not a number");
-  constexpr std::array<std::pair<std::string_view, std::int64_t>, 10> units{{{"", 1},
-                                                                             {"b", 1},
-                                                                             {"kb", 1000},
-                                                                             {"mb", 1000000},
-                                                                             {"gb", 1000000000},
-                                                                             {"tb", 1000000000000},
-                                                                             {"kib", std::int64_t{1} << 10},
-                                                                             {"mib", std::int64_t{1} << 20},
-                                                                             {"gib", std::int64_t{1} << 30},
-                                                                             {"tib", std::int64_t{1} << 40}}};
+  const auto [number, suffix, is_negative] = number_with_suffix(text);
+  if (is_negative) return wrong("is negative");
+  if (!number) return wrong(shared::trimmed(text).empty() ? "is empty" : "is not a number");
+  constexpr std::array<byte_unit, 18> units{{{"", 1},
+                                             {"b", 1},
+                                             {"kb", 1000},
+                                             {"mb", 1000000},
+                                             {"gb", 1000000000},
+                                             {"tb", 1000000000000},
+                                             {"k", 1000, "kB"},
+                                             {"m", 1000000, "MB"},
+                                             {"g", 1000000000, "GB"},
+                                             {"t", 1000000000000, "TB"},
+                                             {"kib", std::int64_t{1} << 10},
+                                             {"mib", std::int64_t{1} << 20},
+                                             {"gib", std::int64_t{1} << 30},
+                                             {"tib", std::int64_t{1} << 40},
+                                             {"ki", std::int64_t{1} << 10},
+                                             {"mi", std::int64_t{1} << 20},
+                                             {"gi", std::int64_t{1} << 30},
+                                             {"ti", std::int64_t{1} << 40}}};
   std::string lower(suffix);
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  for (const auto& unit : units) {
-    if (lower != unit.first) continue;
+  for (const byte_unit& unit : units) {
+    if (lower != unit.name) continue;
     const bool is_fraction = suffix.empty() && number->point;
-    if (is_fraction || (unit.second == 1 && !number->fraction.empty())) return wrong("is not a whole number of bytes");
-    const std::optional<std::int64_t> bytes = number->times(unit.second);
+    if (is_fraction || (unit.bytes == 1 && !number->fraction.empty())) return wrong("is not a whole number of bytes");
+    const std::optional<std::int64_t> bytes = number->times(unit.bytes);
     if (!bytes) return wrong("is over 2^63 - 1 bytes");
-    return {*bytes, {}, {}};
+    if (unit.full.empty()) return {*bytes, {}, {}};
+    std::string hint = "means " + std::to_string(*bytes) + " bytes: ";
+    hint.append(suffix).append(" is ").append(unit.full).append(", powers of 1000; for powers of 1024 write ");
+    return {*bytes, {}, hint.append(1, unit.full[0] == 'k' ? 'K' : unit.full[0]).append("iB")};
   }
   return wrong("ends in '" + std::string(suffix) + "', which is not a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)");
 }
@@ -121,7 +145,7 @@ struct number_with_suffix {
 /// peak or arena of the baseline, rounded down; otherwise bytes, with a unit or without.
 [[nodiscard]] inline parsed_budget parse_budget(std::string_view text, std::int64_t baseline_bytes) {
   constexpr const char* expected = "expected a fraction of the baseline (0.5, 50%) or bytes (123456, 12GiB, 12GB)";
-  const auto [number, suffix] = number_with_suffix(text);
+  const auto [number, suffix, is_negative] = number_with_suffix(text);
   if (number && (suffix == "%" || (suffix.empty() && number->point))) {
     const decimal fraction = suffix == "%" ? number->percent() : *number;
     if (fraction.at_most_one()) return {fraction.times(baseline_bytes).value_or(baseline_bytes), {}, {}};

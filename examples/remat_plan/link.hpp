@@ -14,18 +14,19 @@
 #include "budget.hpp"
 #include "remat/core/error.hpp"
 #include "remat/problem/host_link.hpp"
+#include "shared/trimmed.hpp"
 #include "shared/usage_error.hpp"
 
 namespace remat_plan::reading {
 
 using shared::usage_error;
 
-/// The items of a list that commas separate. Throws for an empty item.
+/// The items of a list that commas separate, without the spaces around them. Throws for an empty item.
 [[nodiscard]] inline std::vector<std::string> split(const std::string& option, const std::string& list) {
   std::vector<std::string> items;
   for (std::size_t at = 0; at <= list.size();) {
     const std::size_t comma = std::min(list.find(',', at), list.size());
-    items.push_back(list.substr(at, comma - at));
+    items.emplace_back(shared::trimmed(std::string_view(list).substr(at, comma - at)));
     if (items.back().empty())
       throw usage_error(option + " " + list + ": item " + std::to_string(items.size()) +
                         " of the list is empty; expected items separated by single commas");

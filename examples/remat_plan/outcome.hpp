@@ -2,17 +2,21 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/memory/plan.hpp"
+#include "remat/render/detail/json_writer.hpp"
 #include "remat/render/table.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/solution.hpp"
@@ -56,6 +60,8 @@ struct outcome {
   std::optional<remat::memory_plan> host_memory{};  ///< the arena of these copies; none without a link
   std::optional<overlap> streams{};                 ///< of `plan`, with --streams
   bool binds_arena = false;                         ///< the budget is one for the arena
+  bool is_least_memory = false;                     ///< the question was the least memory: `optimal` is said of that
+  std::optional<std::int64_t> asked_budget{};       ///< if `plan` answered a smaller budget first: that one
   std::uint64_t recomputes = 0;
   double seconds = 0;
   std::string by{};  ///< the part that found the schedule, as in `remat::solution`
@@ -77,6 +83,31 @@ struct outcome {
   if (!o.time || !o.lower_bound) return std::nullopt;
   if (*o.lower_bound > 0) return (*o.time - *o.lower_bound) / *o.lower_bound;
   return *o.time == 0 ? std::optional<double>(0) : std::nullopt;
+}
+
+/// The status in words for people: of what a schedule is optimal, and whether it was a limit that ended a solve.
+[[nodiscard]] inline std::string status_text(const outcome& o) {
+  using remat::solve_status;
+  if (o.status == solve_status::optimal && o.is_least_memory)
+    return o.binds_arena ? "optimal (least arena)" : "optimal (least peak)";
+  if (o.status == solve_status::timeout && remat::ended_by_itself(o.own)) return "none found";
+  return std::string(remat::to_string(o.status));
+}
+
+/// An object as one line of JSON. What a terminal or a browser would obey in place of showing it is escaped, as JSON
+/// allows it in all strings.
+[[nodiscard]] inline std::string json_line(const nlohmann::ordered_json& object) {
+  const std::string plain = object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string out;
+  for (std::size_t at = 0; at < plain.size();) {
+    const auto [length, code] = remat::detail::utf8_at(std::string_view(plain).substr(at));
+    if (remat::detail::is_control_or_format(code))
+      out += remat::detail::json_escape(code);
+    else
+      out.append(plain, at, length);
+    at += length;
+  }
+  return out;
 }
 
 /// The figures of a solver as an object.
@@ -178,7 +209,7 @@ struct outcome {
   std::vector<std::string> cells{o.solver,
                                  remat::format_bytes(o.budget),
                                  format_percent(share),
-                                 std::string(remat::to_string(o.status)),
+                                 status_text(o),
                                  o.peak ? remat::format_bytes(*o.peak) : "–",
                                  o.memory ? remat::format_bytes(o.memory->arena_bytes) : "–"};
   if (!s.link.empty()) cells.push_back(o.host_peak ? remat::format_bytes(*o.host_peak) : "–");
@@ -192,7 +223,7 @@ struct outcome {
   }
   cells.push_back(remat::format_fixed(o.seconds, 2));
   cells.push_back(o.by.empty() ? "–" : o.by);
-  cells.push_back(o.message);
+  cells.push_back(remat::with_byte_units(o.message));
   return cells;
 }
 

@@ -218,7 +218,7 @@ std::vector<named_solver> choose_solvers(const input& in, const arguments& args)
     if (wanted == "all") {
       if (args.solvers.size() > 1) throw usage_error("--solver all stands alone: it names all that apply to the file");
       for (const named_solver& s : in.solvers)
-        if (s.name != "auto" || has_link) chosen.push_back(s);
+        if (s.is_in_all && (s.name != "auto" || has_link)) chosen.push_back(s);
       continue;
     }
     const auto found =
@@ -255,7 +255,8 @@ void print_head(const input& in) {
     line << "a chain of " << in.stages->stages().length() << " stages";
   line << "; baseline peak " << remat::format_bytes(s.baseline_peak);
   if (s.baseline_bytes != s.baseline_peak) line << ", arena " << remat::format_bytes(s.baseline_bytes);
-  line << ", time " << remat::format_time(s.baseline_time, s.time_unit) << "; cost model: " << s.cost;
+  line << ", time " << remat::format_time(s.baseline_time, s.time_unit)
+       << "; cost model: " << remat::printable(s.cost, 200);
   if (!s.link.empty()) line << "; link to the host: " << s.link;
   std::cout << shared::fit(line.str(), STDOUT_FILENO) << '\n';
   if (in.step && s.streams != 0) {
@@ -300,8 +301,8 @@ void write_picture(std::ostream& out, const input& in, const outcome& o) {
 void write_report(std::ostream& out, const input& in, const arguments& args, const std::string& command,
                   const std::vector<outcome>& all) {
   remat::report_subject head = report_head(in.what, args, command, report_date());
-  const remat::html_report report =
-      in.step ? make_report(std::move(head), *in.step, all) : make_report(std::move(head), *in.stages, all);
+  const remat::html_report report = in.step ? make_report(std::move(head), *in.step, args, in.what, all)
+                                            : make_report(std::move(head), *in.stages, args, in.what, all);
   report.write(out);
 }
 #endif
@@ -386,7 +387,7 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
   progress_line line(in.what.baseline_time, on_interrupt.token());
   solving common = common_of(in, args, on_interrupt.token(), line, crew);
   std::vector<outcome> all;
-  if (!args.json) print_head(in);
+  if (!args.json && !args.writes_standard_output()) print_head(in);
   std::cout.flush();
   // Ranks share the solves, or, if there is one alone, the parts of it. So do threads under a limit of work: a solve on
   // several threads then takes as long as on one.
@@ -412,7 +413,7 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
       some = solve_budgets(common, solvers[s], budgets);
     for (outcome& o : some) {
       if (together.empty()) plan_execution(in, args, common.run.stop, o);
-      if (args.json) std::cout << to_json(in.what, o).dump() << '\n';
+      if (args.json) std::cout << json_line(to_json(in.what, o)) << '\n';
       all.push_back(std::move(o));
     }
     std::cout.flush();
@@ -437,7 +438,7 @@ bool write_files(const input& in, const arguments& args, [[maybe_unused]] const 
       shared::write_file(path, fill);
       return true;
     } catch (const remat::bad_file& e) {
-      std::cerr << "remat-plan: " << e.what() << '\n';
+      shared::note("remat-plan", e.what());
       return written = false;
     }
   };
@@ -449,18 +450,22 @@ bool write_files(const input& in, const arguments& args, [[maybe_unused]] const 
   write(args.trace, planned, [&](std::ostream& file) { write_trace(file, in, first); });
   write(args.dot, planned, [&](std::ostream& file) { write_picture(file, in, first); });
 #ifdef REMAT_HAVE_REPORT
-  if (write(args.report, true, [&](std::ostream& file) { write_report(file, in, args, command, all); }) && !args.json)
-    std::cout << "\nreport: " << args.report << '\n';
+  if (write(args.report, true, [&](std::ostream& file) { write_report(file, in, args, command, all); }) && !args.json &&
+      !args.writes_standard_output())
+    std::cout << "\nreport: " << remat::printable(args.report, 4096) << '\n';
 #endif
   return written;
 }
 
 /// Says on standard error what may be meant otherwise: budgets, and keys of the file that its format does not know.
 void print_notes(const input& in, const arguments& args) {
-  const auto note = [](const std::string& text) { std::cerr << "remat-plan: " << text << '\n'; };
+  const auto note = [](const std::string& text) { shared::note("remat-plan", text); };
   for (const std::string& text : args.budgets)
     if (const std::string hint = parse_budget(text, in.what.baseline_bytes).hint; !hint.empty())
       note("--budget " + text + ": " + hint);
+  if (!args.host_budget_text.empty())
+    if (const std::string hint = parse_bytes(args.host_budget_text).hint; !hint.empty())
+      note("--host-budget " + args.host_budget_text + ": " + hint);
   for (const remat::unknown_key& unknown : in.unknown) note(unknown.message(in.what.file));
 }
 
@@ -476,7 +481,8 @@ int solve_and_print(const input& in, const arguments& args, const std::string& c
     all = solve_all(in, args, budgets, solvers, on_interrupt, crew);
     signal = on_interrupt.signal();
   }
-  if (!args.json) {
+  const bool is_silent = args.writes_standard_output();
+  if (!args.json && !is_silent) {
     to_table(in.what, all).write(std::cout, shared::line_width(STDOUT_FILENO), 2);
     std::cout.flush();
   }
@@ -484,8 +490,11 @@ int solve_and_print(const input& in, const arguments& args, const std::string& c
   for (const outcome& o : all) {
     if (o.solved()) continue;
     status = 1;
+    const std::string which = o.solver + " within " + std::to_string(o.budget) + " bytes: ";
     if (o.status == remat::solve_status::error)
-      std::cerr << "remat-plan: " << o.solver << " within " << o.budget << " bytes: " << o.message << '\n';
+      shared::note("remat-plan", which + o.message);
+    else if (is_silent)
+      shared::note("remat-plan", which + status_text(o) + (o.message.empty() ? "" : ": " + o.message));
   }
   if (!write_files(in, args, command, all)) status = 1;
   return signal == 0 ? status : 128 + signal;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -12,8 +14,10 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "command_text.hpp"
 #include "outcome.hpp"
 #include "remat/chain/chain.hpp"
+#include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -21,6 +25,7 @@
 #include "remat/render/table.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "remat/solver/solution.hpp"
 #include "remat/version.hpp"
 
 namespace remat_plan {
@@ -72,10 +77,97 @@ namespace remat_plan {
 
 namespace reporting {
 
-[[nodiscard]] inline remat::report_solve to_solve(const outcome& o) {
+/// What the command of a solve begins with: the program, the file, and options that are the same for all solves. Those
+/// of `without` are left out.
+[[nodiscard]] inline std::string command_base(
+    const std::string& program, const std::string& file,
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& given,
+    const std::vector<std::string>& without = {}) {
+  std::string text = program + " " + quoted_for_shell(file);
+  for (const auto& [name, values] : given) {
+    if (std::find(without.begin(), without.end(), name) != without.end()) continue;
+    for (const std::string& value : values) {
+      text.append(" ").append(name);
+      if (value != "true") text.append(" ").append(quoted_for_shell(value));  // a flag
+    }
+  }
+  return text;
+}
+
+/// The question of a solve as options: its budget, or the overhead that the least memory was asked for.
+[[nodiscard]] inline std::string question(const outcome& o, const std::optional<double>& max_overhead) {
+  if (max_overhead) return " --max-overhead " + remat::option_text(*max_overhead);
+  return " --budget " + std::to_string(o.asked_budget.value_or(o.budget));
+}
+
+/// The command that makes the schedule of `o` again, and writes it to a file if it is that of a graph; empty if there
+/// is none.
+[[nodiscard]] inline std::string schedule_command(const std::string& base, const outcome& o, bool is_chain,
+                                                  const std::optional<double>& max_overhead = {}) {
+  if (!o.solved()) return {};
+  return base + question(o, max_overhead) + " --solver " + o.solver + (is_chain ? " --json" : " --out schedule.json");
+}
+
+/// What to try after these solves: sentences, and the command for each.
+[[nodiscard]] inline std::vector<std::pair<std::string, std::string>> what_next(const subject& s, const arguments& args,
+                                                                                bool is_chain,
+                                                                                const std::vector<outcome>& all) {
+  std::vector<std::pair<std::string, std::string>> next;
+  const auto base = [&](const std::vector<std::string>& without) {
+    return command_base(args.program, args.graph, args.given, without);
+  };
+  const outcome *tightest = nullptr, *solved = nullptr;  // the smallest budget, and the smallest with a schedule
+  const outcome* open = nullptr;                         // and the smallest at which a longer search may find more
+  for (const outcome& o : all) {
+    if (tightest == nullptr || o.budget < tightest->budget) tightest = &o;
+    if (o.solved() && (solved == nullptr || o.budget < solved->budget)) solved = &o;
+    const bool is_open =
+        gap(o).value_or(0) > 0.01 || (o.status == remat::solve_status::timeout && !remat::ended_by_itself(o.own));
+    if (is_open && (open == nullptr || o.budget < open->budget)) open = &o;
+  }
+  if (tightest == nullptr) return next;
+  std::string budgets;
+  const double baseline = static_cast<double>(s.baseline_bytes);
+  for (int tenths = 10; tenths > 0 && baseline * tenths / 10 >= static_cast<double>(s.least_bytes); --tenths)
+    budgets += (budgets.empty() ? "" : ",") + std::to_string(tenths * 10) + "%";
+  if (!budgets.empty())
+    next.emplace_back(tightest->solved() ? "Other budgets: what each costs, down to the least that is not excluded."
+                                         : "Larger budgets: what each costs, down to the least that is not excluded.",
+                      base({}) + " --budget " + budgets + " --report report.html");
+  if (!args.max_overhead)
+    next.emplace_back("The other question: the least memory for at most 10 % more time.",
+                      base({}) + " --max-overhead 10%");
+  if (s.link.empty())
+    next.emplace_back(
+        "A link to the host: tensors may wait there in place of being computed again. Write the speeds of your "
+        "machine, "
+        "in bytes per unit of the cost model's time; measure-link measures them.",
+        base({"--streams", "--slots", "--improve", "--option"}) + question(*tightest, args.max_overhead) +
+            " --link out=25e9,in=25e9,latency=1e-5");
+  if (!is_chain && s.link.empty() && s.streams == 0 && solved != nullptr)
+    next.emplace_back("Several streams: how long the schedule takes if operations overlap.",
+                      base({}) + question(*solved, args.max_overhead) + " --streams 2");
+  if (open != nullptr) {
+    constexpr int longer = 6;
+    const bool by_work = args.work_limit != remat::run_control::no_work_limit;
+    const std::string limit =
+        by_work ? " --work " + std::to_string(args.work_limit > remat::run_control::no_work_limit / (longer + 1)
+                                                  ? args.work_limit
+                                                  : args.work_limit * longer)
+                : " --seconds " + remat::option_text(std::chrono::duration<double>(args.time_limit).count() * longer);
+    next.emplace_back("A longer search: a gap above 1 % may be closed by a better schedule, or by a better proof.",
+                      base({"--seconds", "--work"}) + question(*open, args.max_overhead) + limit);
+  }
+  return next;
+}
+
+/// `command`: the one that makes the schedule again.
+[[nodiscard]] inline remat::report_solve to_solve(const outcome& o, std::string command) {
   remat::report_solve solve;
+  solve.command = std::move(command);
   solve.solver = o.solver;
-  solve.status = remat::to_string(o.status);
+  solve.status = status_text(o);
+  solve.infeasible = o.status == remat::solve_status::infeasible;
   solve.budget_bytes = o.budget;
   solve.peak_bytes = o.peak;
   solve.time = o.time;
@@ -97,28 +189,36 @@ namespace reporting {
 
 /// The report on the solves of a training graph.
 [[nodiscard]] inline remat::html_report make_report(remat::report_subject head, const remat::training_step& step,
+                                                    const arguments& args, const subject& what,
                                                     const std::vector<outcome>& all) {
   const remat::problem& p = step.instance;
+  head.next = reporting::what_next(what, args, false, all);
   head.facts.push_back({"Operations", std::to_string(step.graph.num_operations())});
   head.facts.push_back({"Tensors", std::to_string(step.graph.num_tensors())});
   remat::html_report report(std::move(head));
   report.baseline(remat::memory_profile_of(p, step.graph, remat::listed_order(p)));
   report.graph(p, step.graph, remat::h_partition(p.graph()));
+  const std::string base = reporting::command_base(args.program, args.graph, args.given);
   for (const outcome& o : all) {
+    remat::report_solve solve = reporting::to_solve(o, reporting::schedule_command(base, o, false, args.max_overhead));
     if (o.plan)
-      report.add(reporting::to_solve(o), remat::memory_profile_of(p.with_budget(o.budget), step.graph, *o.plan));
+      report.add(std::move(solve), remat::memory_profile_of(p.with_budget(o.budget), step.graph, *o.plan));
     else
-      report.add(reporting::to_solve(o));
+      report.add(std::move(solve));
   }
   return report;
 }
 
 /// The report on the solves of a chain.
 [[nodiscard]] inline remat::html_report make_report(remat::report_subject head, const remat::chain_problem& p,
+                                                    const arguments& args, const subject& what,
                                                     const std::vector<outcome>& all) {
+  head.next = reporting::what_next(what, args, true, all);
   head.facts.push_back({"Stages", std::to_string(p.stages().length())});
   remat::html_report report(std::move(head));
-  for (const outcome& o : all) report.add(reporting::to_solve(o));
+  const std::string base = reporting::command_base(args.program, args.graph, args.given);
+  for (const outcome& o : all)
+    report.add(reporting::to_solve(o, reporting::schedule_command(base, o, true, args.max_overhead)));
   return report;
 }
 

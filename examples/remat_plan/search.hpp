@@ -31,6 +31,7 @@ struct named_solver {
   /// A faster schedule for a smaller budget answers for a larger one, too: the frontier is then monotone.
   bool carries_over = true;
   bool binds_arena = false;  ///< the budget binds the arena, not the peak
+  bool is_in_all = true;     ///< `--solver all` runs it, too
 };
 
 /// What all solves of the program have in common.
@@ -89,6 +90,7 @@ inline void carry_over_budgets(const named_solver& solver, const std::vector<std
     now.host_peak = before.host_peak;
     now.host_memory = before.host_memory;
     now.binds_arena = before.binds_arena;
+    now.asked_budget = before.asked_budget.value_or(before.budget);
     now.streams = before.streams;
     now.recomputes = before.recomputes;
     now.by = before.by;
@@ -167,12 +169,17 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
   out.solver = solver.name;
   out.seconds = clock.seconds();
   out.own.set("least_bytes", least);
+  out.is_least_memory = true;
   if (out.time) {
     out.budget = out.bound_bytes();
     out.status = out.budget <= least ? remat::solve_status::optimal : remat::solve_status::feasible;
-    out.message = std::string("the least ") + (out.binds_arena ? "arena" : "peak") + " found for at most " +
-                  remat::format_percent(most, 2) + " overhead; such a schedule needs at least " +
-                  remat::format_bytes(least);
+    const std::string kind = out.binds_arena ? "arena" : "peak", limits = remat::format_percent(most, 2) + " overhead";
+    if (out.status == remat::solve_status::optimal)
+      out.message = "proven: no schedule of at most " + limits + " has a smaller " + kind +
+                    "; the gap is that of its time, within that " + kind;
+    else
+      out.message = "the least " + kind + " found for at most " + limits + "; such a schedule needs at least " +
+                    remat::format_bytes(least);
     return out;
   }
   out.budget = what.baseline_bytes;
@@ -183,6 +190,7 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
     return out;
   }
   out.status = common.run.stop.stop_requested() ? remat::solve_status::cancelled : remat::solve_status::timeout;
+  if (remat::ended_by_itself(last.own) && !clock.should_stop()) out.own.set(remat::ended_figure, true);
   out.message = "found no schedule of at most " + remat::format_percent(most, 2) +
                 " overhead, even within the baseline's " + (solver.binds_arena ? "arena" : "peak");
   return out;

@@ -19,6 +19,7 @@
 #include "remat/method/automatic.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/exact.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
 #include "remat/method/pofo.hpp"
@@ -115,6 +116,7 @@ struct graph_solver_options {
   remat::hiremate_options hiremate{};
   remat::checkmate_options checkmate{};
   remat::refined_options refined{};
+  remat::exact_options exact{};
   remat::offload_options offload{};
   remat::pofo_options pofo{};
   remat::automatic_options automatic{};
@@ -146,6 +148,7 @@ struct graph_solver_options {
     action(std::string_view("checkmate"), checkmate);
 #endif
     action(remat::refined_solver::name, refined);
+    action(remat::exact_solver::name, exact);
     action(remat::offload_solver::name, offload);
     action(remat::pofo_solver::name, pofo);
     action(remat::automatic_solver::name, automatic);
@@ -176,14 +179,21 @@ struct graph_solver_options {
 #else
   const named_solver hierarchical = on_graph(remat::hiremate_with(remat::branch_and_bound), p, options.hiremate);
 #endif
+  // For whoever names them: one is a part of auto, the other is for small graphs.
+  const named_solver refined = on_graph(remat::refined, p, options.refined);
+  named_solver exact = on_graph(remat::exact, p, options.exact);
+  exact.is_in_all = false;
+  named_solver refined_by_name = refined;
+  refined_by_name.is_in_all = false;
   if (p.link())
     return {on_graph_by(remat::no_remat_solver::name, p, best_order),
             on_graph(remat::evict, p, options.evict),
-            on_graph(remat::refined, p, options.refined),
+            refined,
             on_graph(remat::rockmate, p, options.rockmate),
             hierarchical,
             on_graph(remat::offload, p, options.offload),
             on_graph(remat::pofo, p, options.pofo),
+            exact,
             automatic};
   return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p, options.chen_sqrt),
@@ -197,6 +207,8 @@ struct graph_solver_options {
 #ifdef REMAT_HAVE_CBC
           on_graph(remat::checkmate, p, options.checkmate),
 #endif
+          refined_by_name,
+          exact,
           automatic};
 }
 

@@ -50,7 +50,7 @@ namespace sweeping {
 
 namespace fs = std::filesystem;
 
-inline void note(const std::string& text) { std::cerr << "remat-plan: " << shared::message_line(text) << '\n'; }
+inline void note(const std::string& text) { shared::note("remat-plan", text); }
 
 /// Makes a write beyond the limit of a file's size fail, with a message, in place of ending the program.
 inline void survive_limits() { std::signal(SIGXFSZ, SIG_IGN); }
@@ -160,9 +160,9 @@ class shard_run {
       if (!args_.json)
         std::cout << name_of(i) << (record != nullptr ? ": done" : "") << '\n';
       else if (record != nullptr)
-        std::cout << found(i, *record).dump() << '\n';
+        std::cout << json_line(found(i, *record)) << '\n';
       else
-        std::cout << event("listed", i, {{"estimated_seconds", costs_[i]}}).dump() << '\n';
+        std::cout << json_line(event("listed", i, {{"estimated_seconds", costs_[i]}})) << '\n';
     }
   }
 
@@ -181,11 +181,11 @@ class shard_run {
     for (const std::size_t i : mine_) {
       ++number;
       if (const sweep_record* record = known.find(pieces_[i].key); record != nullptr && has_schedule(*record)) {
-        if (args_.json) std::cout << found(i, *record).dump() << std::endl;
+        if (args_.json) std::cout << json_line(found(i, *record)) << std::endl;
         if (record->at("result").at("status") == "error") status = 1;
         continue;
       }
-      if (args_.json) std::cout << event("begin", i).dump() << std::endl;
+      if (args_.json) std::cout << json_line(event("begin", i)) << std::endl;
       const outcome answer = solve_piece(i, on_interrupt.token());
       if (on_interrupt.signal() != 0) {
         note(count_of_pieces(solved) + (solved == 1 ? " is" : " are") + " solved and kept in " + path_.string() +
@@ -199,7 +199,7 @@ class shard_run {
     }
     if (!args_.json)
       std::cout << count_of_pieces(mine_.size()) << ", " << mine_.size() - solved << " found, " << solved
-                << " solved; kept in " << path_.string() << std::endl;
+                << " solved; kept in " << remat::printable(path_.string(), 4096) << std::endl;
     return status;
   }
 
@@ -305,10 +305,10 @@ class shard_run {
   void say_kept(std::size_t i, std::size_t number, const outcome& o) const {
     if (args_.json) {
       const subject& what = grid_.graphs[pieces_[i].graph].what;
-      std::cout << event("kept", i, {{"result", remat_plan::to_json(what, o)}}).dump() << std::endl;
+      std::cout << json_line(event("kept", i, {{"result", remat_plan::to_json(what, o)}})) << std::endl;
       return;
     }
-    std::cout << number << "/" << mine_.size() << " " << name_of(i) << ": " << remat::to_string(o.status);
+    std::cout << number << "/" << mine_.size() << " " << name_of(i) << ": " << status_text(o);
     if (const auto more = overhead(grid_.graphs[pieces_[i].graph].what, o.time))
       std::cout << ", overhead " << remat::format_percent(*more, 2);
     std::cout << ", " << remat::format_seconds(o.seconds) << std::endl;

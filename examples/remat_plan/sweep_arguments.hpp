@@ -120,15 +120,12 @@ inline void check_together(const sweep_arguments& args) {
   app.add_flag("--json", out.json, "Print one JSON object a line: each piece that is listed, begun, found or kept");
   if (!app.read(argc, argv)) return std::nullopt;
   reading::check_together(out);
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string name = "--" + (option->get_lnames().empty() ? "" : option->get_lnames().front());
-    const std::vector<std::string> no_answer{"--",       "--help",  "--version",   "--threads", "--out", "--shard",
-                                             "--shards", "--piece", "--schedules", "--list",    "--json"};
-    if (option->count() == 0 || std::find(no_answer.begin(), no_answer.end(), name) != no_answer.end()) continue;
-    if (option->results().size() == 1)
-      out.settings[name] = option->results().front();
+  for (const auto& [name, values] : reading::given_options(
+           app, {"--threads", "--out", "--shard", "--shards", "--piece", "--schedules", "--list", "--json"})) {
+    if (values.size() == 1)
+      out.settings[name] = values.front();
     else
-      out.settings[name] = option->results();
+      out.settings[name] = values;
   }
   if (!out.piece.empty()) {
     out.own.piece = out.piece;

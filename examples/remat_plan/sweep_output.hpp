@@ -80,7 +80,7 @@ namespace sweeping {
 /// All answers, one object a line: those of `--json`, with the keys `seed`, `recomputed` and `file`.
 [[nodiscard]] inline std::string to_json_lines(const sweep_grid& grid, const std::vector<sweep_answer>& all) {
   std::string text;
-  for (const sweep_answer& a : all) text += sweeping::result_line(grid, a).dump() + "\n";
+  for (const sweep_answer& a : all) text += json_line(sweeping::result_line(grid, a)) + "\n";
   return text;
 }
 
@@ -123,10 +123,20 @@ namespace sweeping {
     for (const auto& one : value.is_array() ? value : sweeping::json::array({value}))
       head.command += " " + name + (one == "true" ? "" : " " + quoted_for_shell(one.get<std::string>()));
   head.made = {{"Made by", "remat " + grid.program}, {"SHA-256 of the file", g.sha256}};
+  // The command of one solve.
+  std::vector<std::pair<std::string, std::vector<std::string>>> given;
+  for (const auto& [name, value] : grid.settings.items()) {
+    if (name == "--budget" || name == "--solver" || (name == "--seed" && grid.seeds.size() > 1)) continue;
+    given.emplace_back(name, value.is_array() ? value.get<std::vector<std::string>>()
+                                              : std::vector<std::string>{value.get<std::string>()});
+  }
+  const std::string base = reporting::command_base("remat-plan", s.file, given);
   remat::html_report report(std::move(head));
   for (const sweep_answer& a : all) {
     if (a.piece.graph != graph) continue;
-    remat::report_solve solve = reporting::to_solve(a.answer);
+    const std::string seed = grid.seeds.size() > 1 ? " --seed " + std::to_string(a.piece.seed) : "";
+    remat::report_solve solve =
+        reporting::to_solve(a.answer, reporting::schedule_command(base + seed, a.answer, g.is_chain));
     if (grid.seeds.size() > 1) solve.solver += ", seed " + std::to_string(a.piece.seed);
     report.add(std::move(solve));
   }

@@ -33,6 +33,7 @@
 #include "remat/schedule/streams.hpp"
 #include "remat_plan/budget.hpp"
 #include "remat_plan/link.hpp"
+#include "remat_plan/outcome.hpp"
 #include "remat_plan/solvers.hpp"
 #include "remat_run/stand_in_run.hpp"
 #include "shared/program.hpp"
@@ -103,7 +104,7 @@ int run(const arguments& args) {
   const std::string_view unit = step.cost.time_unit();
   const remat_plan::parsed_budget budget = remat_plan::parse_budget(args.budget, p.graph().baseline_peak);
   if (!budget.wrong.empty()) throw usage_error("--budget " + args.budget + ": " + budget.wrong);
-  if (!budget.hint.empty()) std::cerr << "remat-run: --budget " << args.budget << ": " << budget.hint << '\n';
+  if (!budget.hint.empty()) shared::note("remat-run", "--budget " + args.budget + ": " + budget.hint);
   std::optional<remat_plan::named_solver> solver;
   std::string names;
   for (remat_plan::named_solver& s : remat_plan::graph_solvers(p)) {
@@ -121,8 +122,8 @@ int run(const arguments& args) {
   control.threads = args.threads;
   const remat_plan::outcome found = solver->solve(budget.bytes, control);
   if (!found.plan) {
-    std::cerr << "remat-run: " << args.solver << " has no schedule within " << remat::format_bytes(budget.bytes) << " ("
-              << remat::to_string(found.status) << "): " << found.message << '\n';
+    shared::note("remat-run", args.solver + " has no schedule within " + remat::format_bytes(budget.bytes) + " (" +
+                                  remat_plan::status_text(found) + "): " + found.message);
     return 1;
   }
 

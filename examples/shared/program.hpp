@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -23,10 +24,13 @@
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "remat/core/error.hpp"
 #include "remat/render/table.hpp"
 #include "remat/version.hpp"
+#include "shared/trimmed.hpp"
 #include "shared/usage_error.hpp"
 
 namespace shared {
@@ -95,8 +99,11 @@ class command_line : public CLI::App {
   /// Reads the arguments. Returns false if they asked for help or the version, which this function prints. Throws
   /// `usage_error`.
   [[nodiscard]] bool read(int argc, const char* const* argv) {
+    const std::vector<std::string> words = joined_numbers(argc, argv);
+    std::vector<const char*> pointers;
+    for (const std::string& word : words) pointers.push_back(word.c_str());
     try {
-      parse(argc, argv);
+      parse(static_cast<int>(pointers.size()), pointers.data());
       return true;
     } catch (const CLI::CallForHelp&) {
       std::cout << help();
@@ -106,6 +113,25 @@ class command_line : public CLI::App {
       throw usage_error(e.what() + (" (" + get_name()) + " --help names all arguments)");
     }
     return false;
+  }
+
+ private:
+  /// The arguments, with a negative number as a part of the option before it: "--budget -1" becomes "--budget=-1".
+  /// CLI11 would take the number for an option; this way the option's own message says what is wrong with it.
+  [[nodiscard]] std::vector<std::string> joined_numbers(int argc, const char* const* argv) const {
+    std::vector<std::string> words;
+    for (int i = 0; i < argc; ++i) {
+      const std::string_view word = argv[i];
+      const bool is_negative = word.size() > 1 && word[0] == '-' && word.find_first_of("0123456789.") == 1;
+      const CLI::Option* const before = is_negative && words.size() > 1 && words.back().rfind("--", 0) == 0
+                                            ? get_option_no_throw(words.back())
+                                            : nullptr;
+      if (before != nullptr && before->get_items_expected_max() > 0)
+        words.back().append("=").append(word);
+      else
+        words.emplace_back(word);
+    }
+    return words;
   }
 };
 
@@ -131,6 +157,19 @@ template <class T>
   return value;
 }
 
+/// Reads the ratio of an option: a number that is finite and at least 0, or a percentage ("0.1", "10%", "10 %"). Throws
+/// `usage_error`.
+[[nodiscard]] inline double ratio(const std::string& option, const std::string& text, const char* expected) {
+  const std::string_view all = trimmed(text);
+  const bool is_percentage = !all.empty() && all.back() == '%';
+  if (!is_percentage) return real(option, text, expected);
+  try {
+    return real(option, std::string(trimmed(all.substr(0, all.size() - 1))), expected) / 100;
+  } catch (const usage_error&) {
+    throw usage_error(option + " " + text + ": expected " + expected);
+  }
+}
+
 /// Adds an option with a whole number from `least` to `most`, or any number from 0 if `Number` is double.
 template <class Number>
 CLI::Option* add_number(CLI::App& app, const std::string& name, Number& to, const std::string& help, Number least = 0,
@@ -152,13 +191,67 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, Number& to, cons
       ->type_name("N");
 }
 
-/// Writes a file with `fill`. Throws `bad_file` if that fails.
+/// The name of standard input and standard output among the files of the arguments.
+inline constexpr std::string_view standard_stream = "-";
+
+/// An option that names a file to write, and its path.
+using output_option = std::pair<std::string, std::string>;
+
+/// Writes a file with `fill`, or standard output if the path is "-". Throws `bad_file` if that fails.
 template <class Fill>
 void write_file(const std::string& path, const Fill& fill) {
+  if (path == standard_stream) {
+    fill(std::cout);
+    std::cout.flush();  // the end of the program says if it failed
+    return;
+  }
   std::ofstream file(path, std::ios::binary);
   if (file) fill(file);
   file.close();
   if (!file) throw remat::bad_file(path, "", "cannot be written");
+}
+
+/// True if both paths lead to one file of a disk, there or not yet: also through links, hard or symbolic, and "./".
+[[nodiscard]] inline bool is_same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (const fs::file_status there = fs::status(a, error); fs::exists(there) && !fs::is_regular_file(there))
+    return false;
+  if (const bool same = fs::equivalent(a, b, error); !error) return same;
+  // At most one of them is there. A symbolic link may lead to the place where the other one will be.
+  const auto place = [](fs::path path) {
+    std::error_code ignored;
+    constexpr int most_links = 40;
+    for (int i = 0; i < most_links && fs::is_symlink(path, ignored); ++i)
+      path = path.parent_path() / fs::read_symlink(path, ignored);
+    return fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  };
+  return place(a) == place(b);
+}
+
+/// Throws `usage_error` if one of the outputs is the file `input`, which it would overwrite, or if two of them are one
+/// file. Outputs without a path are not asked for.
+inline void check_outputs(const std::string& input, const std::vector<output_option>& outputs) {
+  const bool reads_standard_input = input == standard_stream;
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    const auto& [option, path] = *output;
+    if (path.empty()) continue;
+    const bool is_standard_output = path == standard_stream;
+    if (!is_standard_output && !input.empty() && is_same_file(path, reads_standard_input ? "/dev/stdin" : input))
+      throw usage_error(option + " " + path + ": is the input " +
+                        (reads_standard_input ? "that standard input reads" : input) +
+                        ", which would be overwritten; expected the name of another file");
+    for (auto other = outputs.begin(); other != output; ++other) {
+      if (other->second.empty()) continue;
+      if (is_standard_output || other->second == standard_stream) {
+        if (path == other->second)
+          throw usage_error(other->first + " - and " + option + " -: expected one of them on standard output");
+      } else if (is_same_file(path, other->second)) {
+        throw usage_error(other->first + " " + other->second + " and " + option + " " + path +
+                          ": are one file; expected a file for each");
+      }
+    }
+  }
 }
 
 /// A message in one line, whatever the arguments and files that it quotes.
@@ -167,12 +260,17 @@ void write_file(const std::string& path, const Fill& fill) {
   return remat::printable(what, 4000);
 }
 
+/// Prints a line on standard error: the name of the program, and the message, which may quote anything.
+inline void note(const std::string& program, const std::string& what) {
+  std::cerr << program << ": " << message_line(what) << '\n';
+}
+
 /// Runs the program `name`, whose `body` returns its exit status. What is thrown, and output that cannot be written,
 /// becomes one line on standard error. Status 2 for unusable arguments and input, 1 for other failures.
 template <class Body>
 [[nodiscard]] int run_program(const std::string& name, const Body& body) {
   const auto fail = [&](const char* what, int status) {
-    std::cerr << name << ": " << message_line(what) << '\n';
+    note(name, what);
     return status;
   };
   try {

@@ -40,7 +40,9 @@ int run(int argc, char** argv) {
   shared::command_line app("Finds a tree decomposition of small width, and a lower bound on the width of any.",
                            "treewidth");
   app.add_option("graph", in, "A graph in PACE's format, or a training graph")->type_name("GRAPH.gr|.json")->required();
-  app.add_option("--out", out, "Write the decomposition in PACE's format")->type_name("TREE.td");
+  app.add_option("--out", out,
+                 "Write the decomposition in PACE's format; - is standard output, where then nothing else is printed")
+      ->type_name("TREE.td");
   shared::add_number(app, "--seconds", seconds, "Wall clock of the search, 10 by default", 0.0, 1e8)->type_name("S");
   shared::add_number(app, "--work", work, "Elementary steps, in place of --seconds: the same answer every time",
                      std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max() - 1);
@@ -49,6 +51,7 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"moral", "reads"}));
   app.footer("Exit status: 0 a decomposition was found, 2 unusable arguments or input.");
   if (!app.read(argc, argv)) return 0;
+  shared::check_outputs(in, {{"--out", out}});
 
   const remat::undirected_graph g =
       read(in, edges == "reads" ? remat::operation_edges::reads : remat::operation_edges::moral);
@@ -62,10 +65,11 @@ int run(int argc, char** argv) {
     options.run.time_limit = std::chrono::nanoseconds(std::llround(seconds * 1e9));
   const remat::decomposition_result r = remat::decompose(g, options);
 
-  std::cout << "vertices " << g.num_vertices() << ", edges " << g.num_edges() << "\n"
-            << "width " << r.width << (r.proven ? ", the least there is" : "") << "\n"
-            << "lower bound " << r.lower_bound << "\n"
-            << "seconds " << r.statistics.seconds << "\n";
+  if (out != shared::standard_stream)
+    std::cout << "vertices " << g.num_vertices() << ", edges " << g.num_edges() << "\n"
+              << "width " << r.width << (r.proven ? ", the least there is" : "") << "\n"
+              << "lower bound " << r.lower_bound << "\n"
+              << "seconds " << r.statistics.seconds << "\n";
   if (!out.empty())
     shared::write_file(out,
                        [&](std::ostream& file) { remat::write_pace_decomposition(file, r.tree, g.num_vertices()); });

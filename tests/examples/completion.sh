@@ -20,7 +20,6 @@ solvers=$({ "$program" "$graph" --budget 0.5 --solver nobody 2>&1 || true; } |
   sed 's/.*expected //; s/ or /, /; s/,//g' | tr ' ' '\n' | sort | tr '\n' ' ')
 also() { case $solvers in *$1*) ;; *) solvers=$(echo "$solvers $1" | tr -s ' ' '\n' | sort | tr '\n' ' ' | sed 's/^ //') ;; esac }
 also checkmate
-also refined # with --link
 also offload # with --link
 also pofo # with --link
 case $("$program" "$graph" --budget 1.0 --link latency=0 --solver nobody 2>&1 || true) in *offload*) ;; *) fail "a solver" offload none ;; esac

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/error.hpp"
 #include "remat/io/intervals_csv.hpp"
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -231,6 +232,12 @@ TEST_CASE("fractions are of the baseline peak, rounded down exactly; other budge
       {"0.5GiB", 536870912},
       {"1.5GiB", 1610612736},
       {"0.1KiB", 102},
+      {"8 GiB", 8589934592},
+      {"50 %", part(1, 2)},
+      {" 50% ", part(1, 2)},
+      {"8G", 8000000000},
+      {"8Gi", 8589934592},
+      {"1.5 k", 1500},
       {"5B", 5},
       {"9223372036854775807", 9223372036854775807}};
   for (const auto& c : cases) {
@@ -266,8 +273,12 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "150%"}, "150%"},
       {{toy, "--budget", "100.1%"}, "100.1%"},
       {{toy, "--budget=-1"}, "-1"},
-      {{toy, "--budget", "12Gi"}, "12Gi"},
-      {{toy, "--budget", "12 GiB"}, "12 GiB"},
+      {{toy, "--budget", "-1"}, "--budget -1: is negative; expected a fraction"},
+      {{toy, "--budget", "-.5"}, "--budget -.5: is negative; expected a fraction"},
+      {{toy, "--budget", "0.5", "--host-budget", "-3GiB", "--link", "in=1e9"}, "--host-budget -3GiB: is negative"},
+      {{toy, "--budget", "12Gj"}, "12Gj"},
+      {{toy, "--budget", "12 Gi B"}, "'Gi B', which is not a unit"},
+      {{toy, "--budget", " "}, "--budget"},
       {{toy, "--budget", "1e9"}, "1e9"},
       {{toy, "--budget", "nan"}, "nan"},
       {{toy, "--budget", "1.2.3"}, "1.2.3"},
@@ -282,6 +293,8 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--max-overhead", "0.3"}, "--max-overhead"},
       {{toy, "--max-overhead", "-0.3"}, "--max-overhead"},
       {{toy, "--max-overhead", "x"}, "--max-overhead"},
+      {{toy, "--max-overhead", "%"}, "--max-overhead %: expected a number from 0, such as 0.3 or 30%"},
+      {{toy, "--max-overhead", "-5%"}, "--max-overhead -5%: expected a number from 0"},
       {{toy, "--budget", "0.5", "--solver", "nobody"}, "nobody"},
       {{toy, "--budget", "0.5", "--solver", "evict,"}, "--solver"},
       {{toy, "--budget", "0.5", "--solver", "all,evict"}, "all"},
@@ -307,7 +320,7 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--seed", "-1"}, "--seed"},
       {{toy, "--budget", "0.5", "--work", "0"}, "--work"},
       {{toy, "--budget", "0.5", "--slots", "0"}, "--slots"},
-      {{toy, "--budget", "0.5", "--gap", "-1"}, "--gap"},
+      {{toy, "--budget", "0.5", "--gap", "-1"}, "--gap -1: expected a number from 0"},
       {{toy, "--budget", "0.5", "--gap", "nan"}, "--gap"},
       {{toy, "--budget", "0.5", "--solver", "rotor", "--gap", "0.1"}, "auto"},
       {{chain_file, "--budget", "0.5", "--gap", "0.1"}, "--gap"},
@@ -345,10 +358,10 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "0.5"}, "whole number of bytes"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "1.0"}, "whole number of bytes"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget", "50%"}, "12GiB"},
-      {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "not a number"},
+      {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "is negative"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--streams", "2"}, "--streams"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "twremat"},
-       "no_remat, evict, refined, rockmate, hiremate, offload, pofo, auto or all"},
+       "no_remat, evict, refined, rockmate, hiremate, offload, pofo, exact, auto or all"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--improve"}, "--improve"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--option", "offload.budgets=0"},
        "at least 1"},
@@ -356,8 +369,9 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--solver", "pofo"}, "--link"},
       {{chain_file, "--budget", "0.5", "--solver", "pofo"}, "--link"},
       {{chain_file, "--budget", "0.5", "--link", "in=1e9", "--solver", "rotor"},
-       "no_remat, evict, refined, rockmate, hiremate, offload, pofo, auto or all"},
+       "no_remat, evict, refined, rockmate, hiremate, offload, pofo, exact, auto or all"},
       {{toy, "--budget", "0.5", "--cost", "guess"}, "guess"},
+      {{toy, "--budget", "0.5", "--solver", "evict", "--out", "-"}, "--json: another option writes to standard output"},
       {{toy, "--budget", "0.5", "--cost", "measured"}, "time_us"},
       {{toy, "--budget", "0.5", "--cost", "roofline:flops=0"}, "flops"},
       {{toy, "--budget", "0.5", "--cost", ""}, "--cost"},
@@ -396,6 +410,177 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
     CHECK(r.err.find(mentions) != std::string::npos);
   }
   CHECK(!fs::exists(folder.file("x.json")));
+}
+
+TEST_CASE("no output goes onto the input or onto another output, by whatever path") {
+  if (!built()) return;
+  const scratch folder;
+  const std::string graph = folder.file("g.json");
+  fs::copy_file(toy, graph);
+  fs::create_symlink("g.json", folder.file("symbolic.json"));
+  fs::create_hard_link(graph, folder.file("hard.json"));
+  fs::create_symlink("later.json", folder.file("dangling.json"));
+  fs::create_directory(folder.path() / "sub");
+  const std::string dotted = folder.file("sub/.././g.json");
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& why) {
+    std::vector<std::string> args{graph, "--budget", "1.0", "--solver", "no_remat"};
+    args.insert(args.end(), more.begin(), more.end());
+    const result r = run(args);
+    CAPTURE(why);
+    CAPTURE(r.err);
+    CHECK(r.status == 2);
+    CHECK(r.out.empty());
+    CHECK(count_lines(r.err) == 1);
+    CHECK(r.err.find(why) != std::string::npos);
+    CHECK(slurp(graph) == slurp(toy));
+  };
+  for (const char* option : {"--out", "--intervals", "--report", "--trace", "--dot"})
+    refused({option, graph}, std::string(option) + " " + graph + ": is the input " + graph);
+  for (const std::string& path : {folder.file("symbolic.json"), folder.file("hard.json"), dotted})
+    refused({"--out", path}, "--out " + path + ": is the input " + graph + ", which would be overwritten");
+  refused({"--out", folder.file("a"), "--trace", folder.file("sub/../a")}, "are one file; expected a file for each");
+  refused({"--out", folder.file("later.json"), "--dot", folder.file("dangling.json")}, "are one file");
+  refused({"--out", "-", "--trace", "-"}, "--out - and --trace -: expected one of them on standard output");
+  CHECK(!fs::exists(folder.file("a")));
+  const std::string piped = "'" + program + "' - --budget 1.0 --solver no_remat --out '" + graph + "' < '" + graph +
+                            "' 2> '" + folder.file("err") + "'";
+  CHECK(WEXITSTATUS(std::system(piped.c_str())) == 2);
+  CHECK(slurp(folder.file("err")).find("is the input that standard input reads") != std::string::npos);
+  CHECK(slurp(graph) == slurp(toy));
+  // A device is no file to be overwritten.
+  CHECK(run({graph, "--budget", "1.0", "--solver", "no_remat", "--out", "/dev/null", "--dot", "/dev/null"}).status ==
+        0);
+}
+
+TEST_CASE("- is standard output, where nothing else is printed then") {
+  if (!built()) return;
+  const scratch folder;
+  const auto printed = [](const std::string& option) {
+    const result r = run({toy, "--budget", "1.0", "--solver", "no_remat", option, "-"});
+    CAPTURE(option);
+    CHECK(r.status == 0);
+    CHECK(r.err.empty());
+    return r.out;
+  };
+  std::ofstream(folder.file("s.json")) << printed("--out");
+  const remat::schedule plan = remat::read_schedule(folder.file("s.json")).plan;
+  CHECK(remat::check(remat::read_training_step(toy).instance, plan).valid());
+  CHECK(remat::parse_intervals(printed("--intervals"), "-").intervals.size() > 3);
+  CHECK(nlohmann::json::parse(printed("--trace")).contains("traceEvents"));
+  CHECK(printed("--dot").rfind("digraph", 0) == 0);
+  const result none = run({toy, "--budget", "2B", "--solver", "no_remat", "--out", "-"});
+  CHECK(none.status == 1);
+  CHECK(none.out.empty());
+  CHECK(none.err.rfind("remat-plan: no_remat within 2 bytes: infeasible: ", 0) == 0);
+}
+
+TEST_CASE("control and format characters of names never reach a terminal") {
+  if (!built()) return;
+  const scratch folder;
+  const std::string bad =
+      "a\xc2\x9b"
+      "31mRED\xc2\x85\xe2\x80\xa8\xe2\x80\xae\xe2\x80\x8f\x07\x7f\xf3\xa0\x80\x81"
+      "b";
+  nlohmann::json graph_with = nlohmann::json::parse(slurp(toy));
+  graph_with["name"] = bad;
+  graph_with[bad] = 1;
+  for (const char* list : {"operations", "tensors"})
+    for (auto& item : graph_with[list]) item["name"] = bad + item["name"].get<std::string>();
+  const std::string graph = folder.file("g.json"), missing = folder.file("s\xc2\x9b/x.json");
+  std::ofstream(graph) << graph_with;
+  const auto is_plain = [](const std::string& out) {
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);)
+      if (remat::printable(line, line.size() + 1) != line) return false;
+    return true;
+  };
+  std::vector<std::vector<std::string>> all{{graph, "--budget", "1.0,2B", "--solver", "no_remat"},
+                                            {graph, "--budget", "1.0,2B", "--solver", "no_remat", "--json"},
+                                            {graph, "--budget", "2B", "--out", "-"},
+                                            {graph, "--budget", "1.0", "--cost", "measured"},
+                                            {graph, "--budget", "1.0", "--cost", bad},
+                                            {graph, "--budget", "1.0", "--out", missing},
+                                            {graph, "--budget", "\xc2\x9b"},
+                                            {"sweep", graph, "--budget", "1.0,2B", "--out", folder.file("d")},
+                                            {"sweep", graph, "--budget", "1.0,2B", "--out", folder.file("e"), "--json"},
+                                            {"merge", folder.file("d"), "--json"}};
+  for (const std::vector<std::string>& args : all) {
+    const result r = run(args);
+    CAPTURE(r.out);
+    CAPTURE(r.err);
+    CHECK(r.status <= 2);
+    CHECK(is_plain(r.out));
+    CHECK(is_plain(r.err));
+  }
+  // It is the same name.
+  CHECK(run(all[1]).lines().at(0)["graph"] == bad);
+  CHECK(run(all[0]).out.find("a\\u009b31mRED\\u0085\\u2028\\u202e\\u200f\\x07\\x7f\\U000e0001b") != std::string::npos);
+}
+
+TEST_CASE("huge times and overheads are written with exponents") {
+  if (!built()) return;
+  const scratch folder;
+  nlohmann::json graph = nlohmann::json::parse(slurp(toy));
+  for (auto& o : graph["operations"]) o["time_us"] = 1e307;
+  std::ofstream(folder.file("g.json")) << graph;
+  const result r = run({folder.file("g.json"), "--budget", "1.0", "--solver", "no_remat"});
+  CHECK(r.status == 0);
+  CHECK(r.out.find("e+301 s") != std::string::npos);
+  CHECK(r.out.find("0000000") == std::string::npos);
+}
+
+TEST_CASE("a heuristic that has ended is told from one that a limit ended") {
+  if (!built()) return;
+  const std::vector<std::string> ended{unet, "--budget", "0.3", "--solver", "chen_sqrt"};
+  std::vector<std::string> with_json = ended;
+  with_json.emplace_back("--json");
+  const nlohmann::json line = run(with_json).lines().at(0);
+  check_line(line);
+  CHECK(line["status"] == "timeout");
+  CHECK(line["statistics"]["ended"] == true);
+  CHECK(run(ended).out.find("none found") != std::string::npos);
+  CHECK(run(ended).out.find("timeout") == std::string::npos);
+  const nlohmann::json cut = run({unet, "--budget", "0.3", "--solver", "rotor", "--work", "1", "--json"}).lines().at(0);
+  CHECK(cut["status"] == "timeout");
+  CHECK_FALSE(cut["statistics"].contains("ended"));
+  CHECK(run({unet, "--budget", "0.3", "--solver", "rotor", "--work", "1"}).out.find("timeout") != std::string::npos);
+}
+
+TEST_CASE("the least memory: the row says of what it is optimal; a percentage is a ratio") {
+  if (!built()) return;
+  const result r = run({toy, "--max-overhead", "40%", "--solver", "evict"});
+  CHECK(r.status == 0);
+  CHECK(r.out.find("optimal (least peak)") != std::string::npos);
+  CHECK(r.out.find("proven: no schedule of at most 40.00 % overhead has a smaller peak") != std::string::npos);
+  const auto answer = [](std::vector<std::string> args) {
+    args.insert(args.end(), {"--work", "20000", "--json"});
+    nlohmann::json line = run(args).lines().at(0);
+    line.erase("seconds");
+    return line;
+  };
+  CHECK(answer({toy, "--max-overhead", "40%", "--solver", "evict"}) ==
+        answer({toy, "--max-overhead", "0.4", "--solver", "evict"}));
+  CHECK(answer({unet, "--budget", "0.5", "--gap", "20 %"})["time"] ==
+        answer({unet, "--budget", "0.5", "--gap", "0.2"})["time"]);
+}
+
+TEST_CASE("refined and exact run if they are named, and not for all") {
+  if (!built()) return;
+  const std::string small = data + "/newcomer/chain10.json";
+  const auto lines = run({small, "--budget", "0.6", "--solver", "refined,exact", "--json"}).lines();
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0]["solver"] == "refined");
+  CHECK(lines[1]["solver"] == "exact");
+  for (const auto& line : lines) {
+    check_line(line);
+    CHECK(line["status"] == "optimal");
+  }
+  for (const auto& line : run({small, "--budget", "0.6", "--solver", "all", "--work", "2000", "--json"}).lines()) {
+    CHECK(line["solver"] != "refined");
+    CHECK(line["solver"] != "exact");
+  }
+  CHECK(run({toy, "--budget", "1.0", "--link", "latency=0", "--solver", "exact", "--json"}).lines().at(0)["status"] ==
+        "optimal");
 }
 
 TEST_CASE("the table is for people") {
@@ -459,7 +644,9 @@ TEST_CASE("a small number as a budget means bytes, and a line on standard error 
         "point\n");
   CHECK(notes("1") == "remat-plan: --budget 1: means 1 byte; for a part of the baseline write 100% or 1.0\n");
   CHECK(count_lines(notes("50,60")) == 2);
-  for (const char* clear : {"50B", "50%", "0.5", "101", "0.0"}) CHECK(notes(clear) == "");
+  for (const char* clear : {"50B", "50%", "0.5", "101", "0.0", "1GB", "1GiB", "1Gi"}) CHECK(notes(clear) == "");
+  CHECK(notes("8G") ==
+        "remat-plan: --budget 8G: means 8000000000 bytes: G is GB, powers of 1000; for powers of 1024 write GiB\n");
 }
 
 TEST_CASE("keys that the format does not name are ignored, and named once") {
@@ -858,6 +1045,38 @@ TEST_CASE("the report is one file that loads nothing else") {
   CHECK(html.find("unet5-b16-256") != std::string::npos);
   for (const char* loads : {"src=", "<link", "@import", "url("})
     CHECK_MESSAGE(html.find(loads) == std::string::npos, loads);
+}
+
+TEST_CASE("the report has the command for each schedule, and says what to try next") {
+  if (!built()) return;
+  const scratch folder;
+  const std::string small = data + "/newcomer/chain10.json";
+  const std::string page = folder.file("r.html");
+  const result r =
+      run({small, "--budget", "0.9,2B", "--solver", "evict", "--work", "2000", "--seed", "7", "--report", page});
+  if (r.err.find("built without") != std::string::npos) {
+    MESSAGE("skipped: the program was built without the report");
+    return;
+  }
+  // The words of the page, without tags.
+  std::string text;
+  for (bool is_tag = false; const char c : slurp(page)) {
+    is_tag = is_tag || c == '<';
+    if (!is_tag) text += c;
+    is_tag = is_tag && c != '>';
+  }
+  const std::int64_t budget = remat::read_training_step(small).instance.graph().baseline_peak * 9 / 10;
+  const std::string command = program + " " + small + " --seed 7 --work 2000";
+  const std::string own = command + " --budget " + std::to_string(budget) + " --solver evict --out schedule.json";
+  CHECK(text.find(own) != std::string::npos);
+  CHECK(text.find("What to try next") != std::string::npos);
+  for (const char* end :
+       {" --budget 100%,90%,80%", " --max-overhead 10%", " --budget 2 --link out=25e9,in=25e9,latency=1e-5"})
+    CHECK_MESSAGE(text.find(command + end) != std::string::npos, end);
+  CHECK(text.find(command + " --budget " + std::to_string(budget) + " --streams 2") != std::string::npos);
+  // The command makes the schedule that was reported.
+  CHECK(WEXITSTATUS(std::system(("cd '" + folder.path().string() + "' && " + own + " > /dev/null").c_str())) == 0);
+  CHECK(remat::read_schedule(folder.file("schedule.json")).budget_bytes == budget);
 }
 
 TEST_CASE("the arena is that of the schedule, and its offsets keep all lifetimes apart") {

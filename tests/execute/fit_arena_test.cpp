@@ -285,6 +285,9 @@ TEST_CASE("budgets: what was missing, twice as much after each failure, half-way
   options.solves = 3;
   const arena_solution none = fit_arena_by(f.p, stubborn, options);
   CHECK(none.status == solve_status::timeout);
+  CHECK(ended_by_itself(none.statistics.own));
+  CHECK(none.message.find(" bytes, in 3 solves; the smallest arena was " + std::to_string(f.arena) + " bytes") !=
+        std::string::npos);
   CHECK(none.smallest_arena == f.arena);
   CHECK(budgets == std::vector<std::int64_t>{f.load, f.load - margin, std::max<std::int64_t>(f.load - 3 * margin, 0)});
 
@@ -371,10 +374,12 @@ TEST_CASE("without a first schedule there is one solve, and its status is the an
       solution s;
       s.status = status;
       s.message = "because";
+      if (status == solve_status::timeout) s.statistics.own.set(ended_figure, true);
       return s;
     };
     const arena_solution fit = fit_arena_by(p, solve, {.budget = 100});
     CHECK(fit.status == status);
+    CHECK(ended_by_itself(fit.statistics.own) == (status == solve_status::timeout));
     CHECK(fit.message == "because");
     CHECK(fit.solves == 1);
     CHECK_FALSE(fit.memory.has_value());

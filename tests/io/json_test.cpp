@@ -169,6 +169,10 @@ TEST_CASE("duplicate keys: in small and large objects, not in different ones") {
 TEST_CASE("printable text stays on one line, is UTF-8 and is cut") {
   CHECK(remat::printable("plain é → 𝄞") == "plain é → 𝄞");
   CHECK(remat::printable("a\nb\t\x7f") == "a\\x0ab\\x09\\x7f");
+  // C1, marks of direction, separators, and format characters beyond the first plane.
+  CHECK(remat::printable("\xc2\x9b\xc2\x85 \xe2\x80\xae\xe2\x80\xa8 \xf3\xa0\x80\x81") ==
+        "\\u009b\\u0085 \\u202e\\u2028 \\U000e0001");
+  CHECK(remat::printable("\xc2\xa0\xc2\xad\xef\xbb\xbf\xe2\x81\xa6") == "\xc2\xa0\\u00ad\\ufeff\\u2066");
   CHECK(remat::printable("\xff\xc3") == "\\xff\\xc3");
   CHECK(remat::printable("\xe2\x86") == "\\xe2\\x86");
   CHECK(remat::printable(std::string(100, 'x'), 10) == "xxxxxxxxxx…");

@@ -45,6 +45,7 @@ TEST_CASE("strings are escaped; what is not UTF-8 is replaced") {
   CHECK(quoted(std::string("\0", 1)) == R"("\u0000")");
   CHECK(quoted("</script>") == R"("\u003c/script>")");
   CHECK(quoted("µ€😀") == "\"µ€😀\"");
+  CHECK(quoted("\xc2\x9b\xe2\x80\xae\xf3\xa0\x80\x81") == R"("\u009b\u202e\udb40\udc01")");  // terminals obey them
   std::uint64_t state = 1;
   for (int round = 0; round < 20000; ++round) {
     std::string text;

@@ -69,6 +69,21 @@ async function pressAll() {
     press('Download this chart');
     for (let i = 0; i < 100 && !saved.length; ++i) await new Promise(done => setTimeout(done, 50));
     check(id + ': PNG', saved.length === 1 && saved[0].type === 'image/png' && saved[0].size > 1000);
+    // Nothing leaves the canvas, not even the line that a curve bends to.
+    const shown = Chart.getChart(id), area = shown.chartArea;
+    if (id === 'frontier' || id === 'graph') for (const set of shown.data.datasets)
+      for (const p of set.data) {
+        if (Number.isNaN(p.x)) continue;
+        const x = shown.scales.x.getPixelForValue(p.x), y = shown.scales.y.getPixelForValue(p.y);
+        check(id + ': ' + set.label + ' leaves the canvas', x >= area.left - 1 && x <= area.right + 1 && y >= area.top - 1 && y <= area.bottom + 1);
+      }
+    if (id === 'frontier') {
+      const data = JSON.parse(document.getElementById('report-data').textContent), none = data.budgets.filter(b => b.infeasible);
+      const bound = shown.data.datasets.find(set => set.label === 'lower bound').data;
+      check(id + ': no bound where nothing fits', bound.every(p => none.every(b => p.x > b.percent)));
+      check(id + ': what is infeasible is marked', none.length === 0 || shown.data.datasets.some(set => set.label === 'proven: no schedule'));
+      check(id + ': more than one dot', shown.data.datasets.reduce((n, set) => n + set.data.length, 0) > 1);
+    }
     // Each dot, line and mark has its place, and a text for whoever points at it.
     const chart = Chart.getChart(id);
     chart.data.datasets.forEach((set, d) => {
@@ -84,6 +99,12 @@ async function pressAll() {
       select.value = option.value;
       select.dispatchEvent(new Event('change'));
     }
+  for (const part of document.querySelectorAll('details')) part.open = true;
+  for (const part of document.querySelectorAll('.message, .command')) {
+    const box = part.getBoundingClientRect();
+    check('not cut off: ' + part.textContent, box.width > 0 && box.right <= document.documentElement.clientWidth + 1);
+  }
+  for (const command of document.querySelectorAll('.command')) check('can be copied: ' + command.textContent, command.querySelector('button'));
   document.documentElement.dataset.pressed = wrong.length ? 'wrong: ' + wrong.join('; ') : 'well';
 }
 pressAll().catch(e => { document.documentElement.dataset.pressed = 'wrong: ' + e; });
@@ -115,6 +136,8 @@ HTML
 open graph "$data/graphs/unet5-b16-256.json" --budget 0.9,0.6,0.4 --solver all --seconds 0.2
 open nasty "$data/report/nasty-names.json" --budget 1.0,0.9,0.7,1B --solver all --seconds 0.2
 open chain "$data/chains/homog-10.json" --budget 1.0,0.5,0.1 --solver all --seconds 0.2
+open one "$data/graphs/unet5-b16-256.json" --budget 0.6 --solver evict
+open arcs "$data/graphs/rk/gpt2-like-2l.json" --budget 0.6,0.1 --solver evict
 open dual "$data/graphs/toy-skip-3.json" --max-overhead 0.5 --solver evict --seconds 0.2
 open large "$data/graphs/gpt2-medium-b4-s512.json" --budget 0.8,0.6 --solver evict,chen_sqrt --seconds 0.2
 open none "$data/graphs/toy-skip-3.json" --budget 1B --solver evict

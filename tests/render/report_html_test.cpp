@@ -194,6 +194,54 @@ TEST_CASE("the bound of a larger budget holds for smaller ones, and nothing is b
   CHECK(html.find("<tr class=\"next\">") != std::string::npos);
 }
 
+TEST_CASE("where budgets are proven infeasible, the bound ends, and the chart says so") {
+  html_report report({.name = "g", .baseline_peak = 100, .baseline_time = 10, .least_bytes = 30});
+  report.add(
+      {.solver = "a", .status = "feasible", .budget_bytes = 60, .peak_bytes = 50, .time = 13, .lower_bound = 11});
+  report.add({.solver = "a", .status = "infeasible", .budget_bytes = 40, .infeasible = true});
+  report.add({.solver = "a", .status = "timeout", .budget_bytes = 35, .lower_bound = 12});
+  report.add({.solver = "a", .status = "cancelled", .budget_bytes = 20, .lower_bound = 12});
+  const nlohmann::json data = data_of(text_of(report));
+  CHECK(data["budgets"][0]["bound"] == 10);
+  CHECK(data["budgets"][0]["infeasible"] == false);
+  for (std::size_t b = 1; b < 4; ++b) {
+    CHECK(data["budgets"][b]["bound"].is_null());
+    CHECK(data["budgets"][b]["infeasible"] == true);
+  }
+  CHECK(data["solves"][0]["peakPercent"] == 50);
+  CHECK(data["baselineText"] == "the listed order, nothing recomputed: peak 100 B, time 10");
+}
+
+TEST_CASE("a message has a row of its own, with units; so has the command of a schedule") {
+  html_report report({.name = "g",
+                      .baseline_peak = std::int64_t{8} << 30,
+                      .baseline_time = 1,
+                      .next = {{"Try <this>:", "remat-plan g.json --streams 2"}, {"Or think.", ""}}});
+  report.add({.solver = "one",
+              .status = "infeasible",
+              .budget_bytes = 1,
+              .message = "operation 3 (x) needs 3221225472 bytes for its inputs"});
+  report.add({.solver = "two",
+              .status = "feasible",
+              .budget_bytes = 2,
+              .peak_bytes = 2,
+              .time = 2,
+              .command = "remat-plan 'a b.json' --budget 2"});
+  const std::string html = text_of(report);
+  CHECK(html.find("<td colspan=\"13\"><div><p class=\"message\" title=\"operation 3 (x) needs 3221225472 bytes for its "
+                  "inputs\">operation 3 (x) needs 3.00 GiB for its inputs</p>") != std::string::npos);
+  CHECK(html.find("<code>remat-plan &#39;a b.json&#39; <span>--budget</span> 2</code>") != std::string::npos);
+  CHECK(html.find(
+            "<h2 id=\"h-try\">What to try next</h2>\n<p>Try &lt;this&gt;:</p>\n<pre class=\"command\"><code>remat-plan "
+            "g.json <span>--streams</span> 2</code></pre>\n<p>Or think.</p>\n</section>") != std::string::npos);
+  CHECK(text_of(html_report({.name = "g"})).find("What to try next") == std::string::npos);
+}
+
+TEST_CASE("text that a browser would obey is escaped") {
+  CHECK(html_report::escape("a\xe2\x80\xae"
+                            "b\xc2\x9b\n\t\xff<") == "a\\u202eb\\u009b\n\t\\xff&lt;");
+}
+
 TEST_CASE("solves without a schedule that tell the same share a row") {
   html_report report({.name = "g", .baseline_peak = 100, .baseline_time = 1});
   for (const char* name : {"one", "two", "three"})

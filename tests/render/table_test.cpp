@@ -64,6 +64,8 @@ TEST_CASE("seconds have a unit") {
   CHECK(format_time(0.0123, "s") == "12.3 ms");
   CHECK(format_time(1234567, "") == "1.235e+06");
   CHECK(format_time(12, "moves") == "12 moves");
+  CHECK(format_seconds(999'999) == "999999 s");
+  CHECK(format_seconds(1e302) == "1e+302 s");
 }
 
 TEST_CASE("percentages, and no negative zero") {
@@ -72,7 +74,27 @@ TEST_CASE("percentages, and no negative zero") {
   CHECK(format_percent(-1e-9) == "0.0 %");
   CHECK(format_percent(-0.001) == "-0.1 %");
   CHECK(format_percent(std::nan("")) == "–");
+  CHECK(format_percent(1e6) == "100000000.0 %");
+  CHECK(format_percent(1.5e300, 2) == "1.5e+302 %");
+  CHECK(format_percent(1e307) == "–");
   CHECK(format_fixed(std::numeric_limits<double>::max(), 0).size() == 309);
+}
+
+TEST_CASE("sizes in messages get units") {
+  CHECK(with_byte_units("operation 5 (x) needs 3221225472 bytes for its inputs") ==
+        "operation 5 (x) needs 3.00 GiB for its inputs");
+  CHECK(with_byte_units("needs 4096 bytes; at most 2048 bytes.") == "needs 4.00 KiB; at most 2.00 KiB.");
+  for (const char* same : {"", "needs 1023 bytes", "x4096 bytes", "1.2048 bytes", "4096 bytes_accessed", "4096 byteses",
+                           "4096 operations", "99999999999999999999 bytes"})
+    CHECK(with_byte_units(same) == same);
+}
+
+TEST_CASE("cells are escaped, whatever names they hold") {
+  text_table table({{"graph"}});
+  table.row({"a\x1b[31m\nb\xc2\x9b\xe2\x80\xae"});
+  std::ostringstream out;
+  table.write(out);
+  CHECK(out.str() == "graph\n──────────────────────────\na\\x1b[31m\\x0ab\\u009b\\u202e\n");
 }
 
 TEST_CASE("text is wrapped at spaces, and by code points") {

@@ -213,6 +213,9 @@ TEST_CASE("what was stopped says how") {
   CHECK(a.status == solve_status::cancelled);
   CHECK(b.status == solve_status::timeout);
   CHECK(c.status == solve_status::timeout);
+  CHECK_FALSE(ended_by_itself(a.statistics.own));
+  CHECK_FALSE(ended_by_itself(b.statistics.own));
+  CHECK(ended_by_itself(c.statistics.own));  // a heuristic at its end, and no limit
   CHECK(a.message == "a stop request came before there was a schedule");
   CHECK(b.message == "the time limit came before there was a schedule; a longer one may find it");
   CHECK_FALSE(c.message.empty());

@@ -31,6 +31,8 @@ struct report_subject {
   std::string command{};                      ///< the command line that made the report; may be empty
   /// How the report was made: label, value. The version, the date, the seed, the limits.
   std::vector<std::pair<std::string, std::string>> made{};
+  /// What the reader may try next: a sentence, and the command line for it, which may be empty.
+  std::vector<std::pair<std::string, std::string>> next{};
 };
 
 /// One solve, in numbers.
@@ -44,10 +46,12 @@ struct report_solve {
   std::uint64_t recomputes = 0;  ///< runs of operations beyond the first run of each; shown if there is a time
   double seconds = 0;            ///< of solving
   std::string message{};         ///< the message of the solver, one line; may be empty
+  bool infeasible = false;       ///< proven: there is no schedule within the budget
   std::optional<std::int64_t> arena_bytes{};  ///< of the memory plan, fragmentation included; empty: not planned
   std::optional<double> makespan{};           ///< on several streams, cost model's unit; empty: not simulated
   std::optional<double> critical_path{};      ///< longest path through the schedule's computes; empty: not known
   std::string by{};                           ///< the part of the solver that found the schedule; may be empty
+  std::string command{};                      ///< the command line that makes the schedule again; may be empty
   /// The solver's own figures: name, value. They may be many; the report folds them away.
   std::vector<std::pair<std::string, std::string>> figures{};
 };
@@ -70,9 +74,10 @@ struct entry {
 /// A report on the solves of one graph: one HTML file that needs nothing else, no network either.
 ///
 /// It shows the frontier (overhead against budget), memory over time against the budget, which operation runs when, a
-/// picture of the graph and a table of its groups, a table of all solves, and for each schedule what it recomputes
-/// most, what it keeps from forward to backward and what is in memory at its peak. Charts can be zoomed, and saved as
-/// CSV and PNG. All but the charts is plain HTML. Any schedule can be added: the report needs no solver.
+/// picture of the graph and a table of its groups, a table of all solves, with the command for each schedule, and for
+/// each schedule what it recomputes most, what it keeps from forward to backward and what is in memory at its peak.
+/// Charts can be zoomed, and saved as CSV and PNG. All but the charts is plain HTML. Any schedule can be added: the
+/// report needs no solver.
 ///
 ///     html_report report({.name = graph.name(), .time_unit = "s", .baseline_peak = p.graph().baseline_peak,
 ///                         .baseline_time = p.graph().baseline_time});
@@ -128,7 +133,8 @@ class html_report {
   /// Writes the HTML file. The state of the stream says whether it arrived.
   void write(std::ostream& out) const;
 
-  /// `text` for the content of an element or an attribute in quotes.
+  /// `text` for the content of an element or an attribute in quotes. Control and format characters other than line
+  /// breaks and tabs are escaped as by `printable`.
   [[nodiscard]] static std::string escape(std::string_view text);
 
  private:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -24,13 +25,17 @@ namespace REMAT_NAMESPACE {
 /// Bytes with a binary unit: "0 B", "1.50 KiB", "12.3 GiB".
 [[nodiscard]] std::string format_bytes(std::int64_t bytes);
 
-/// Seconds with a unit: "12.3 µs", "4.56 ms", "7.89 s".
+/// `text` with sizes as `format_bytes` has them: "needs 3221225472 bytes" becomes "needs 3.00 GiB". Less than 1,024
+/// bytes stay as they are. For messages beside tables; the messages of solvers have exact numbers.
+[[nodiscard]] std::string with_byte_units(std::string_view text);
+
+/// Seconds with a unit: "12.3 µs", "4.56 ms", "7.89 s"; from a million seconds on in scientific notation.
 [[nodiscard]] std::string format_seconds(double seconds);
 
 /// A time of a cost model: as seconds if `unit` is "s", else the number and the name of the unit, if it has one.
 [[nodiscard]] std::string format_time(double time, std::string_view unit);
 
-/// A ratio as a percentage: 0.123 is "12.3 %".
+/// A ratio as a percentage: 0.123 is "12.3 %"; from 10⁹ % on in scientific notation.
 [[nodiscard]] std::string format_percent(double ratio, int decimals = 1);
 
 /// `text` in lines of at most `width` code points, broken at spaces; a longer word stays whole. Line breaks of the text
@@ -43,7 +48,8 @@ namespace REMAT_NAMESPACE {
 ///     table.row({"evict", "1.50 GiB"});
 ///     table.write(std::cout);
 ///
-/// A cell's width is its number of UTF-8 code points; double-width and combining characters are not considered.
+/// Cells are escaped as `printable` does it: whatever names they hold, a terminal shows them and does not obey them. A
+/// cell's width is its number of UTF-8 code points; double-width and combining characters are not considered.
 class text_table {
  public:
   /// The side of a column at which its texts stand.
@@ -65,6 +71,7 @@ class text_table {
   /// Appends a row. Missing cells are empty; cells beyond the last column are dropped.
   void row(std::vector<std::string> cells) {
     cells.resize(columns_.size());
+    for (std::string& cell : cells) cell = printable(cell, unlimited);
     rows_.push_back(std::move(cells));
   }
 

@@ -22,8 +22,9 @@
 namespace REMAT_NAMESPACE {
 
 /// How a solve ended. `optimal` and `infeasible` are proven. `timeout`: a limit of time or work, or the end of a
-/// heuristic, was reached before any schedule was found; that proves nothing. `cancelled`: a stop request came before
-/// any schedule. `error`: the solver cannot be applied to the problem; `solution::message` says why.
+/// heuristic (`ended_by_itself`), was reached before any schedule was found; that proves nothing. `cancelled`: a stop
+/// request came before any schedule. `error`: the solver cannot be applied to the problem; `solution::message` says
+/// why.
 enum class solve_status : std::uint8_t { optimal, feasible, infeasible, timeout, cancelled, error };
 
 /// The names of the values.
@@ -134,6 +135,17 @@ struct solve_statistics {
   std::uint64_t recomputes = 0;  ///< runs in the plan beyond the first of each operation
   figures own{};                 ///< what the parts of the solver did; the solver's header names them
 };
+
+/// The figure (`solve_statistics::own`) that tells apart two kinds of `timeout`: it is there, and true, if no limit
+/// ended the solve. The method, a heuristic, then ran to its end without a schedule, and a longer limit changes
+/// nothing.
+inline constexpr std::string_view ended_figure = "ended";
+
+/// True if a solve with these figures ended without a schedule, and no limit ended it.
+[[nodiscard]] inline bool ended_by_itself(const figures& own) noexcept {
+  const bool* const ended = own.find<bool>(ended_figure);
+  return ended != nullptr && *ended;
+}
 
 /// The answer of every solver.
 struct solution {

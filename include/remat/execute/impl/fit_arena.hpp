@@ -112,6 +112,7 @@ class arena_search {
     if (bounds_hold_) best_.lower_bound = std::max(best_.lower_bound, answer.lower_bound);
     best_.proven = best_.proven || answer.proven;
     if (best_.memory) return;
+    ended_ = ended_by_itself(answer.statistics.own);
     best_.status = answer.status;
     best_.obstacle = answer.obstacle;
     best_.message = answer.message;
@@ -211,11 +212,15 @@ class arena_search {
       best_.status = is_optimal(best_.time, best_.lower_bound) ? solve_status::optimal : solve_status::feasible;
       return;
     }
-    if (failures_ == 0) return;  // no solve found a schedule, and the status says why
+    if (failures_ == 0) {  // no solve found a schedule, and the status says why
+      if (ended_) best_.statistics.own.set(ended_figure, true);
+      return;
+    }
+    if (clock_.poll() == stop_reason::none) best_.statistics.own.set(ended_figure, true);
     best_.status = options_.run.stop.stop_requested() ? solve_status::cancelled : solve_status::timeout;
     best_.message = "found no schedule whose arena is within " + std::to_string(options_.budget) + " bytes, in " +
                     std::to_string(best_.solves) + (best_.solves == 1 ? " solve" : " solves") +
-                    "; the smallest arena was " + std::to_string(best_.smallest_arena);
+                    "; the smallest arena was " + std::to_string(best_.smallest_arena) + " bytes";
   }
 
   const problem plain_;    // without a budget
@@ -229,6 +234,7 @@ class arena_search {
 
   arena_solution best_{};
   bool cut_ = false;            // a limit ended the last solve
+  bool ended_ = false;          // the solve for the whole budget ended by itself, without a schedule
   std::uint32_t failures_ = 0;  // solves whose schedule was faster than the best and too large
   std::int64_t load_ = 0;       // bytes, of the arena of the last of them
   std::int64_t margin_ = 0;     // bytes by which it exceeded the budget, and half of its gaps

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -14,6 +15,22 @@
 #include "remat/core/error.hpp"
 
 namespace REMAT_NAMESPACE::detail {
+
+/// A character as JSON escapes it: `\u` and four digits, or two of these for a pair of surrogates.
+[[nodiscard]] inline std::string json_escape(std::uint32_t code) {
+  std::string out;
+  const auto add = [&](std::uint32_t unit) {
+    out += "\\u";
+    append_hexadecimal(out, unit, 4);
+  };
+  if (code < 0x10000) {
+    add(code);
+  } else {
+    add(0xD800 + ((code - 0x10000) >> 10U));
+    add(0xDC00 + ((code - 0x10000) & 0x3FFU));
+  }
+  return out;
+}
 
 /// Writes JSON text to a stream through a buffer, and sets the commas. Numbers do not depend on the stream's locale.
 ///
@@ -50,20 +67,19 @@ class json_writer {
     return key(name).value(of);
   }
 
-  /// A string. Bytes that are not UTF-8 become U+FFFD; "<" is escaped, so the text may stand within a script element.
+  /// A string. Bytes that are not UTF-8 become U+FFFD; "<" is escaped, so the text may stand within a script element,
+  /// and so are control and format characters, which a terminal would obey.
   json_writer& value(std::string_view text) {
-    constexpr std::string_view digits = "0123456789abcdef";
     separate();
     raw("\"");
     while (!text.empty()) {
-      const std::size_t length = utf8_length(text);
-      const auto c = static_cast<unsigned char>(text[0]);
+      const auto [length, code] = utf8_at(text);
       if (length == 0)
         raw("\xEF\xBF\xBD");
-      else if (c == '"' || c == '\\')
+      else if (code == '"' || code == '\\')
         raw("\\").raw(text.substr(0, 1));
-      else if (c < 0x20 || c == 0x7F || c == '<')
-        raw("\\u00").raw(digits.substr(c >> 4U, 1)).raw(digits.substr(c & 15U, 1));
+      else if (is_control_or_format(code) || code == '<')
+        raw(json_escape(code));
       else
         raw(text.substr(0, length));
       text.remove_prefix(std::max<std::size_t>(length, 1));

@@ -29,6 +29,9 @@ a { color: var(--link); }
 .command { margin: 1rem 0 0; padding: 0.5rem 0.8rem; background: var(--panel); border: 1px solid var(--line);
   border-radius: 0.4rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.8125rem; max-height: 12rem;
   overflow-y: auto; }
+.command span { white-space: nowrap; }
+.command button { float: right; margin: -0.15rem -0.4rem 0.2rem 0.6rem; background: var(--ground); }
+section > p + .command { margin: -0.3rem 0 0.9rem; }
 .charts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0 2rem; }
 @media (min-width: 70rem) { .charts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .charts section { display: flex; flex-direction: column; } .charts section > p { min-height: 4.6em; }
@@ -60,8 +63,16 @@ td { font-variant-numeric: tabular-nums; }
 thead .n { white-space: normal; }
 .name { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-weight: 400; font-size: 0.8125rem;
   overflow-wrap: anywhere; min-width: 8rem; }
-td.message { color: var(--soft); min-width: 14rem; overflow-wrap: anywhere; }
 td.by { overflow-wrap: anywhere; min-width: 7rem; }
+.scroll[tabindex] { container-type: inline-size; }
+tr:has(+ .remarks) > * { border-bottom: 0; padding-bottom: 0.1rem; }
+.remarks > td { padding-top: 0; }
+.remarks div { position: sticky; left: 0.6rem; max-width: calc(100vw - 3.5rem); max-width: calc(100cqi - 1.2rem);
+  overflow-wrap: anywhere; color: var(--soft); }
+.remarks p { margin: 0; }
+.run, .run[open] { background: none; border: 0; margin: 0; padding: 0; }
+.run > summary { padding: 0.1rem 0; }
+.run > .command { margin: 0.2rem 0 0.4rem; }
 .status { white-space: nowrap; }
 .yes { color: var(--yes); }
 .no { color: var(--no); }
@@ -77,7 +88,7 @@ summary { cursor: pointer; padding: 0.45rem 0; }
 .group > div { padding: 0.15rem 0 0.15rem 1rem; }
 @media (max-width: 30rem) { th, td { padding: 0.3rem; } details { padding: 0 0.5rem; } .name { min-width: 6rem; } }
 #script-errors { color: var(--no); }
-@media print { details { break-inside: avoid; } .tools { display: none; } }
+@media print { details { break-inside: avoid; } .tools, .command button { display: none; } }
 )css";
 
 /// The script of a report: it draws the charts from the JSON in the element `report-data`.
@@ -287,28 +298,50 @@ inline constexpr std::string_view script = R"js(
   const inFront = i => i === data.front;
   function drawFrontier() {
     const pointsOfSolver = i => data.solves.filter(s => s.solver === i && s.overhead !== null)
-      .map(s => ({ x: data.budgets[s.budget].percent, y: s.overhead, text: s.text, budget: data.budgets[s.budget].text }))
+      .map(s => ({ x: data.budgets[s.budget].percent, y: s.overhead, text: s.text, budget: data.budgets[s.budget].text,
+        peak: s.peakPercent }))
       .sort((a, b) => a.x - b.x);
-    const lines = data.solvers.map((name, i) => line(name, hue(i), pointsOfSolver(i), {
+    const single = data.budgets.length === 1;
+    // A schedule serves all budgets from its peak on: shown where there is no other budget.
+    const fromPeak = p => p.peak !== null && p.peak < p.x ? [Object.assign({}, p, { x: p.peak, budget: 'as small as its peak' }), p] : [p];
+    const lines = data.solvers.map((name, i) => line(name, hue(i), single ? pointsOfSolver(i).flatMap(fromPeak) : pointsOfSolver(i), {
       order: inFront(i) ? -1 : i, borderWidth: inFront(i) ? 3.5 : 1.5, pointStyle: marks[i % marks.length],
       pointRadius: inFront(i) ? 5 : 4.5, pointHoverRadius: 7, pointBorderWidth: 2 })).filter(set => set.data.length);
     const bound = data.budgets.filter(b => b.bound !== null)
       .map(b => ({ x: b.percent, y: b.bound, text: 'proven: at least ' + b.bound.toFixed(2) + ' %', budget: b.text }));
     lines.push(line('lower bound', css('--ink'), bound.sort((a, b) => a.x - b.x),
-      { order: -2, borderDash: [6, 4], pointHoverRadius: 5 }));
+      { order: -2, borderDash: [6, 4], pointHoverRadius: 5, pointRadius: bound.length === 1 ? 9 : 0, pointBorderWidth: 2 }));
+    if (data.baselineText !== null && data.solves.length)
+      lines.push(dots('baseline', css('--soft'), [{ x: 100, y: 0, text: data.baselineText, budget: '100 %' }],
+        { order: 100, pointStyle: 'rectRounded', pointRadius: 4 }));
     const percents = lines.flatMap(set => set.data.map(p => p.x)), lowest = Math.min(...percents);
-    if (data.least && (!percents.length || data.least >= lowest - Math.max(10, 1.5 * (Math.max(...percents) - lowest)))) {
+    const none = data.budgets.filter(b => b.infeasible);
+    if (none.length)
+      lines.push(dots('proven: no schedule', css('--no'), none.map(b => ({ x: b.percent, y: 0, text: 'proven: no schedule', budget: b.text }))
+        .sort((a, b) => a.x - b.x), { order: 99, pointStyle: 'crossRot', pointRadius: 5, pointBorderWidth: 2 }));
+    const isNear = x => !percents.length || x >= lowest - Math.max(10, 1.5 * (Math.max(...percents) - lowest));
+    const edge = Math.max(...none.map(b => b.percent), data.least && isNear(data.least) ? data.least : -Infinity);
+    if (edge > -Infinity) {
       const top = Math.max(1, ...lines.flatMap(set => set.data.map(p => p.y)));
-      lines.push(line('no schedule to the left', css('--no'), [{ x: data.least, y: 0 }, { x: data.least, y: top }],
+      lines.push(line('no schedule to the left', css('--no'), [{ x: edge, y: 0 }, { x: edge, y: top }],
         Object.assign({ order: 101, borderWidth: 1, borderDash: [2, 3] }, aside)));
     }
+    const shade = { id: 'shade', beforeDatasetsDraw: chart => {
+      const area = chart.chartArea, pen = chart.ctx, right = Math.min(chart.scales.x.getPixelForValue(edge), area.right);
+      if (!(right > area.left)) return;
+      pen.save();
+      pen.globalAlpha = 0.1;
+      pen.fillStyle = css('--no');
+      pen.fillRect(area.left, area.top, right - area.left, area.bottom - area.top);
+      pen.restore();
+    } };
     draw('frontier', lines, axis('Budget (% of the baseline peak)', { grace: '4%' }), axis('Overhead (%)', { beginAtZero: true }), {
       title: items => items.length ? 'Budget ' + items[0].raw.budget : '',
       label: item => item.raw.text
     }, () => [['solver', 'budget_bytes', 'budget_percent', 'status', 'peak_bytes', 'time', 'overhead_percent', 'lower_bound_percent',
       'recomputes', 'seconds']].concat(data.solves.map(s => [data.solvers[s.solver], data.budgets[s.budget].exact,
       data.budgets[s.budget].percent, s.status, s.peak, s.time, s.overhead, s.bound, s.recomputes, s.seconds])),
-    { interaction: { axis: 'x' }, itemSort: (a, b) => a.parsed.y - b.parsed.y });
+    { interaction: { axis: 'x' }, itemSort: (a, b) => a.parsed.y - b.parsed.y, plugins: [shade] });
   }
 
   function drawMemory() {
@@ -380,7 +413,7 @@ inline constexpr std::string_view script = R"js(
     const radius = chart => Math.min(Math.max(0.4 * (chart.scales.x ? chart.scales.x.getPixelForValue(1) - chart.scales.x.getPixelForValue(0) : 3), 1.5), 7);
     const rows = [Math.min(...nodes.map(p => p.y)), Math.max(...nodes.map(p => p.y))], right = Math.max(...nodes.map(p => p.x));
     const inner = [], across = [], gap = { x: NaN, y: NaN };
-    let top = rows[1];
+    let top = rows[1], bottom = rows[0];
     for (let i = 0; i < graph.edges.length; i += 2) {
       const a = nodes[graph.edges[i]], b = nodes[graph.edges[i + 1]], far = Math.abs(a.x - b.x);
       const to = kind(a) !== 'b' && kind(b) === 'b' ? across : inner;
@@ -388,6 +421,7 @@ inline constexpr std::string_view script = R"js(
       if (a.y === b.y && far > 1.5) {  // what passes over other nodes goes round them
         const bend = Math.min(0.5 + far * 0.15, 3) * (kind(a) === 'b' ? -1 : 1);
         top = Math.max(top, a.y + bend);
+        bottom = Math.min(bottom, a.y + bend);
         to.push({ x: (a.x + b.x) / 2, y: a.y + bend });
       } else if (a.x === b.x && Math.abs(a.y - b.y) > 1.5 && to === inner) {
         to.push({ x: a.x + 0.3, y: (a.y + b.y) / 2 });
@@ -426,7 +460,7 @@ inline constexpr std::string_view script = R"js(
       pen.restore();
     } };
     draw('graph', lines, { type: 'linear', display: false, min: -0.6, max: right + 0.6 },
-      { type: 'linear', display: false, min: rows[0] - 0.8, max: top + 0.8 }, {
+      { type: 'linear', display: false, min: bottom - 0.8, max: top + 0.8 }, {
         title: items => items.length ? fit(items[0].raw.count > 1 ? items[0].raw.label : operationText(items[0].raw.first), items[0].chart) : '',
         label: item => {
           const p = item.raw, about = [kindText[kind(p)] + (p.count > 1 ? ', ' + p.count + ' operations' : '') + ', takes ' + timeText(p.time) +
@@ -439,6 +473,25 @@ inline constexpr std::string_view script = R"js(
         graph.name.map((n, o) => [o, nameOf(o), kindText[graph.kind[o]], graph.time[o], graph.bytes[o],
           s ? graph.kind[o] === 'x' ? null : runs.get(o) || 1 : null, kept.get(o) || 0])),
       { plugins: [names], unsorted: true });
+  }
+
+  // ---- commands ----
+  for (const command of document.querySelectorAll('.command')) {
+    const button = document.createElement('button'), code = command.querySelector('code');
+    button.type = 'button';
+    button.textContent = 'Copy';
+    button.title = 'Copy this command';
+    button.addEventListener('click', async () => {
+      getSelection().selectAllChildren(code);  // for whoever has to copy it by hand
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = 'Copied';
+      } catch (e) {
+        button.textContent = document.execCommand('copy') ? 'Copied' : 'Selected';
+      }
+      setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+    });
+    command.prepend(button);
   }
 
   // ---- together ----

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
 #include "remat/render/chart_js.hpp"
 #include "remat/render/detail/json_writer.hpp"
 #include "remat/render/detail/report_graph.hpp"
@@ -47,6 +48,7 @@ class page {
     write_head();
     write_charts();
     write_summary();
+    write_next();
     write_schedules();
     write_graph_tables();
     write_figures();
@@ -135,9 +137,22 @@ what it does with the memory.</p>
     for (const auto& [what, value] : subject_.facts) fact(what, value);
     for (const auto& [what, value] : subject_.made) fact(what, value);
     out_ << "</dl>\n";
-    if (!subject_.command.empty())
-      out_ << "<pre class=\"command\"><code>" << escape(subject_.command) << "</code></pre>\n";
+    write_command(subject_.command);
     out_ << "</header>\n<main>\n";
+  }
+
+  /// A command line, which the script gives a button that copies it. Nothing if it is empty.
+  void write_command(std::string_view command) {
+    if (command.empty()) return;
+    out_ << "<pre class=\"command\"><code>";
+    for (std::size_t at = 0; at < command.size();) {
+      const std::size_t space = std::min(command.find(' ', at), command.size());
+      const std::string_view word = command.substr(at, space - at);
+      const bool is_option = word.substr(0, 2) == "--";  // which no line may break behind its hyphens
+      out_ << (at == 0 ? "" : " ") << (is_option ? "<span>" : "") << escape(word) << (is_option ? "</span>" : "");
+      at = space + 1;
+    }
+    out_ << "</code></pre>\n";
   }
 
   void write_charts() {
@@ -145,8 +160,9 @@ what it does with the memory.</p>
 <div class="charts">
 <section aria-labelledby="h-frontier">
 <h2 id="h-frontier">Overhead against budget</h2>
-<p>Time beyond the baseline's, for each budget. Nothing lies below the proven lower bound. Tap a name to hide its
-line; drag over a part to see it larger. The numbers are in the table of <a href="#h-summary">all solves</a>.</p>
+<p>Time beyond the baseline's, for each budget. Nothing lies below the proven lower bound, and nothing in the shaded
+part, by proof. Tap a name to hide its line; drag over a part to see it larger. The numbers are in the table of
+<a href="#h-summary">all solves</a>.</p>
 <div class="chart"><canvas id="frontier" role="img" aria-label="Overhead against budget, one line for each solver,
 and the proven lower bound; the same numbers stand in the table of all solves."></canvas></div>
 </section>
@@ -214,7 +230,8 @@ same groups stand in the table of groups."></canvas></div>
         std::any_of(solves_.begin(), solves_.end(), [](const entry& e) { return e.solve.makespan.has_value(); });
     write_columns({"Solver", "#Budget", "#of baseline", "Status", "#Peak", "#Arena", "#Time", "#Overhead",
                    "#Lower bound", "#Gap", "#Recomputed", overlap ? "#Makespan" : "", overlap ? "#Critical path" : "",
-                   "#Solved in", "Found by", "Message"});
+                   "#Solved in", "Found by"});
+    const int columns = overlap ? 15 : 13;
     std::string fastest;  // overhead within the budget
     for (std::size_t i = 0; i < rows_.size();) {
       const report_solve& s = rows_[i]->solve;
@@ -231,9 +248,9 @@ same groups stand in the table of groups."></canvas></div>
       const bool compared =
           s.time && (!next || (end < rows_.size() && rows_[end]->solve.budget_bytes == s.budget_bytes));
       const char* marks[] = {"", " class=\"best\"", " class=\"next\"", " class=\"next best\""};
-      out_ << "<tr" << marks[(compared && overhead_text(s.time) == fastest ? 1 : 0) + (next && i != 0 ? 2 : 0)]
-           << "><th scope=\"row\" class=\"" << (end - i > 1 ? "several" : "solver") << "\">" << escape(names)
-           << "</th>";
+      const bool is_best = compared && overhead_text(s.time) == fastest;
+      out_ << "<tr" << marks[(is_best ? 1 : 0) + (next && i != 0 ? 2 : 0)] << "><th scope=\"row\" class=\""
+           << (end - i > 1 ? "several" : "solver") << "\">" << escape(names) << "</th>";
       write_numbers({format_bytes(s.budget_bytes), format_percent(share(s.budget_bytes))});
       out_ << "<td><span class=\"status " << (s.time ? "yes" : "no") << "\">" << escape(s.status) << "</span></td>";
       write_numbers({bytes_text(s.peak_bytes), bytes_text(s.arena_bytes), time_text(s.time), overhead_text(s.time),
@@ -242,8 +259,8 @@ same groups stand in the table of groups."></canvas></div>
                      s.time ? std::to_string(s.recomputes) : "–"});
       if (overlap) write_numbers({time_text(s.makespan), time_text(s.critical_path)});
       write_numbers({format_seconds(seconds)});
-      out_ << "<td class=\"by\">" << (s.by.empty() ? "–" : breakable(s.by)) << "</td><td class=\"message\">"
-           << escape(s.message) << "</td></tr>\n";
+      out_ << "<td class=\"by\">" << (s.by.empty() ? "–" : breakable(s.by)) << "</td></tr>\n";
+      write_remarks(s, columns, is_best);
       i = end;
     }
     out_ << R"(</tbody>
@@ -253,6 +270,36 @@ budget has less. The gap is the time beyond that bound, relative to it. Recomput
 operation.</p>
 </section>
 )";
+  }
+
+  /// The row below that of a solve: its message, as wide as the window, and the command for its schedule.
+  void write_remarks(const report_solve& s, int columns, bool is_best) {
+    if (s.message.empty() && s.command.empty()) return;
+    out_ << "<tr class=\"remarks" << (is_best ? " best" : "") << "\"><td colspan=\"" << columns << "\"><div>";
+    if (!s.message.empty()) {
+      const std::string shown = with_byte_units(s.message);
+      out_ << "<p class=\"message\"";
+      if (shown != s.message) out_ << " title=\"" << escape(s.message) << '"';
+      out_ << '>' << escape(shown) << "</p>";
+    }
+    if (!s.command.empty()) {
+      out_ << "<details class=\"run\"><summary>Command for this schedule</summary>";
+      write_command(s.command);
+      out_ << "</details>";
+    }
+    out_ << "</div></td></tr>\n";
+  }
+
+  void write_next() {
+    if (subject_.next.empty()) return;
+    out_ << R"(<section aria-labelledby="h-try">
+<h2 id="h-try">What to try next</h2>
+)";
+    for (const auto& [words, command] : subject_.next) {
+      out_ << "<p>" << escape(words) << "</p>\n";
+      write_command(command);
+    }
+    out_ << "</section>\n";
   }
 
   /// Two solves without a schedule that tell the same.
@@ -561,14 +608,26 @@ window.addEventListener('error', function (e) {
       json.literal("null");
     json.key("least").value(
         number(subject_.least_bytes.value_or(0) > 0 ? 100 * share(*subject_.least_bytes) : no_number));
+    if (subject_.baseline_peak > 0 && subject_.baseline_time > 0)
+      json.member("baselineText", "the listed order, nothing recomputed: peak " + format_bytes(subject_.baseline_peak) +
+                                      ", time " + time_text(subject_.baseline_time));
+    else
+      json.key("baselineText").literal("null");
     json.key("budgets").open('[');
     std::optional<double> bound;  // what is proven for a larger budget holds for a smaller one, too
+    bool infeasible = false;      // so does this
     for (const std::int64_t budget : budgets_) {
-      for (const entry& e : solves_)
-        if (e.solve.budget_bytes == budget) bound = std::max(bound, e.solve.lower_bound);
+      infeasible = infeasible || budget < subject_.least_bytes.value_or(0);
+      for (const entry& e : solves_) {
+        if (e.solve.budget_bytes != budget) continue;
+        bound = std::max(bound, e.solve.lower_bound);
+        infeasible = infeasible || e.solve.infeasible;
+      }
+      if (infeasible) bound.reset();
       json.line().open('{').member("text", budget_text(budget)).member("exact", budget);
       json.member("bytes", number(scaled(budget)));
-      json.member("percent", number(100 * share(budget))).member("bound", number(100 * overhead(bound))).close('}');
+      json.member("percent", number(100 * share(budget))).member("bound", number(100 * overhead(bound)));
+      json.key("infeasible").literal(infeasible ? "true" : "false").close('}');
     }
     json.close(']').key("baseline").literal(memory_list(baseline_));
     json.key("solves").open('[');
@@ -589,6 +648,7 @@ window.addEventListener('error', function (e) {
     };
     json.line().open('{').member("solver", place(solvers_, s.solver)).member("budget", place(budgets_, s.budget_bytes));
     json.member("overhead", number(100 * overhead(s.time)));
+    json.member("peakPercent", number(s.peak_bytes ? 100 * share(*s.peak_bytes) : no_number));
     json.member("text",
                 s.solver + ": " +
                     (s.time ? "overhead " + overhead_text(s.time) + ", peak " + format_bytes(s.peak_bytes.value_or(0))
@@ -692,13 +752,16 @@ REMAT_INLINE std::string html_report::escape(std::string_view text) {
   constexpr std::string_view special = "&<>\"'";
   constexpr std::array<std::string_view, 5> escaped{"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::string out;
-  for (const char c : text) {
-    if (const std::size_t i = special.find(c); i != std::string_view::npos)
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = std::max<std::size_t>(detail::utf8_at(text.substr(at)).length, 1);
+    const std::string_view one = text.substr(at, length);
+    if (const std::size_t i = special.find(one); i != std::string_view::npos)
       out += escaped[i];
-    else if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t')
-      out += "\xEF\xBF\xBD";  // control characters are no legal text; NUL would even be dropped
+    else if (one == "\n" || one == "\t")
+      out += one;
     else
-      out += c;
+      out += printable(one);
+    at += length;
   }
   return out;
 }

@@ -14,9 +14,11 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::table {
 
-/// `value` with up to three significant digits, at most two of them after the point, and a unit.
+/// `value` with up to three significant digits, at most two of them after the point, and a unit. From a million on in
+/// scientific notation.
 [[nodiscard]] inline std::string format_three(double value, std::string_view unit) {
   const double size = std::abs(value);
+  if (size >= 1e6) return format_number(value).append(" ").append(unit);
   return format_fixed(value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2).append(" ").append(unit);
 }
 
@@ -69,8 +71,37 @@ REMAT_INLINE std::string format_time(double time, std::string_view unit) {
 }
 
 REMAT_INLINE std::string format_percent(double ratio, int decimals) {
-  if (!std::isfinite(ratio)) return "–";
-  return format_fixed(ratio * 100, decimals) + " %";
+  const double percents = ratio * 100;
+  if (!std::isfinite(ratio) || !std::isfinite(percents)) return "–";
+  constexpr double most_digits = 1e9;  // a larger number would be a row of digits
+  return (std::abs(percents) < most_digits ? format_fixed(percents, decimals) : format_number(percents)) + " %";
+}
+
+REMAT_INLINE std::string with_byte_units(std::string_view text) {
+  constexpr std::string_view digits = "0123456789", unit = " bytes";
+  const auto is_word = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.';
+  };
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t from = std::min(text.find_first_of(digits, at), text.size());
+    const std::size_t end = std::min(text.find_first_not_of(digits, from), text.size());
+    out += text.substr(at, from - at);
+    at = end;
+    std::int64_t bytes = 0;
+    const bool is_number = std::from_chars(text.data() + from, text.data() + end, bytes).ec == std::errc{};
+    const std::size_t after = end + unit.size();
+    const bool is_size = is_number && bytes >= 1024 && text.substr(end, unit.size()) == unit &&
+                         (from == 0 || !is_word(text[from - 1])) &&
+                         (after >= text.size() || !is_word(text[after]) || text[after] == '.');
+    if (is_size) {
+      out += format_bytes(bytes);
+      at = after;
+    } else {
+      out += text.substr(from, end - from);
+    }
+  }
+  return out;
 }
 
 REMAT_INLINE std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {

@@ -59,7 +59,8 @@ bool drop_refuted(Solution& s, double needed_time) {
 ///
 /// A plan is `optimal` if its time meets `s.lower_bound`, otherwise `feasible`. A solve without a plan that is neither
 /// `infeasible` nor `error` ended by a stop request or by a limit, and says so if it has no message; if nothing stopped
-/// it, it says `no_plan`. `s` is a `solution` or a `chain_solution`. Precondition: the lower bound is proven.
+/// it, it says `no_plan`, and has the figure `ended`. `s` is a `solution` or a `chain_solution`. Precondition: the
+/// lower bound is proven.
 template <class Solution>
 void record(Solution& s, const run_clock& clock, stop_reason stopped, std::string_view no_plan) {
   s.statistics.seconds = clock.seconds();
@@ -73,6 +74,7 @@ void record(Solution& s, const run_clock& clock, stop_reason stopped, std::strin
     s.status = is_optimal(s.time, s.lower_bound) ? solve_status::optimal : solve_status::feasible;
   } else if (s.status != solve_status::infeasible && s.status != solve_status::error) {
     s.status = stopped == stop_reason::cancelled ? solve_status::cancelled : solve_status::timeout;
+    if (stopped == stop_reason::none) s.statistics.own.set(ended_figure, true);
     if (s.message.empty()) s.message = stopped == stop_reason::none ? no_plan : why_stopped(stopped);
   }
 }

@@ -16,6 +16,7 @@
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/option.hpp"
 #include "remat/problem/detail/problem_bytes.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
@@ -199,20 +200,19 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   best.lower_bound = g.needed_time;
   if (longest < g.needed_time) {
     best.status = solve_status::infeasible;
-    best.message =
-        "no schedule takes less than " + std::to_string(g.needed_time) + ", the time of the needed operations";
+    best.message = "no schedule takes less than " + option_text(g.needed_time) + ", the time of the needed operations";
     return best;
   }
   std::int64_t least = least_memory_within(p, max_time, least_memory_within_options::under(clock.limits(0.1)));
   if (least > p.budget()) {
     best.status = solve_status::infeasible;
-    best.message = "a schedule of at most " + std::to_string(max_time) + " needs at least " + std::to_string(least) +
+    best.message = "a schedule of at most " + option_text(max_time) + " needs at least " + std::to_string(least) +
                    " bytes; the budget is " + std::to_string(p.budget());
     best.statistics.own.set("least_bytes", least);
     return best;
   }
   std::uint64_t work = 0;
-  bool out_of_memory = false;
+  bool out_of_memory = false, ended = true;
   const auto probe = [&](std::int64_t budget, const run_control& part) -> budget_probe {
     solution answer;
     try {
@@ -223,6 +223,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
     out_of_memory = out_of_memory || answer.out_of_memory;
     work += answer.statistics.work;
     const bool proves_none = answer.status == solve_status::infeasible || answer.lower_bound > longest;
+    ended = ended && (answer.status != solve_status::timeout || ended_by_itself(answer.statistics.own));
     if (!answer.plan || answer.time > longest) {
       if (!best.plan) best.status = answer.status;
       return {{}, proves_none};
@@ -244,13 +245,14 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   best.statistics.own.set("least_bytes", least);
   if (best.plan) {
     best.status = best.peak_bytes <= least ? solve_status::optimal : solve_status::feasible;
-    best.message = "the least peak found for a time of at most " + std::to_string(max_time) +
+    best.message = "the least peak found for a time of at most " + option_text(max_time) +
                    (out_of_memory ? "; out of memory" : "") +
                    (is_refuted ? "; it refutes a proven bound, which is a defect of remat: please report it" : "");
   } else if (least > p.budget()) {
     best.status = solve_status::infeasible;
   } else if (best.status != solve_status::infeasible && best.status != solve_status::cancelled) {
     best.status = solve_status::timeout;
+    if (ended && !clock.should_stop()) best.statistics.own.set(ended_figure, true);
   }
   return best;
 }

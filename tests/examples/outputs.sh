@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSL-1.0
+# outputs.sh PROGRAMS DATA: arena-plan, hierarchy and treewidth, built in the folder PROGRAMS, refuse to write onto their input,
+# by whatever path, and write to standard output, and nothing else there, if the output is -.
+set -euo pipefail
+programs=$1
+data=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+  echo "FAILED: $1" >&2
+  exit 1
+}
+
+printf 'id,lower,upper,size\na,0,4,512\nb,2,6,256\n' > "$work/arena-plan.in"
+cp "$data/graphs/toy-skip-3.json" "$work/hierarchy.in"
+printf 'p tw 3 2\n1 2\n2 3\n' > "$work/treewidth.in"
+
+# check PROGRAM OPTION FIRST_LINE: a run with the output -, which begins with that line, and runs that are refused.
+check() {
+  local name=$1 option=$2 first=$3
+  local program=$programs/$name in=$work/$name.in out status path
+  if [ ! -x "$program" ]; then
+    echo "$name is not built: left out"
+    return
+  fi
+  cp "$in" "$work/before"
+  ln -s "$name.in" "$work/$name.symbolic"
+  ln "$in" "$work/$name.hard"
+  for path in "$in" "$work/./$name.in" "$work/$name.symbolic" "$work/$name.hard"; do
+    status=0
+    "$program" "$in" "$option" "$path" > "$work/out" 2> "$work/err" || status=$?
+    [ "$status" -eq 2 ] || fail "$name $option $path: exit status $status"
+    [ ! -s "$work/out" ] || fail "$name $option $path: prints $(cat "$work/out")"
+    [ "$(cat "$work/err")" = "$name: $option $path: is the input $in, which would be overwritten; expected the name of another file" ] ||
+      fail "$name $option $path: $(cat "$work/err")"
+    cmp -s "$in" "$work/before" || fail "$name $option $path: the input is overwritten"
+  done
+  "$program" "$in" "$option" "$work/$name.out" > "$work/summary"
+  [ -s "$work/summary" ] || fail "$name prints nothing beside its file"
+  out=$("$program" "$in" "$option" -)
+  [ "${out%%$'\n'*}" = "$first" ] || fail "$name $option -: $out"
+  [ "$out" = "$(cat "$work/$name.out")" ] || fail "$name $option -: $out"
+  echo "$name $option"
+}
+check arena-plan --out 'id,lower,upper,size,offset'
+check hierarchy --dot 'digraph step {'
+check treewidth --out 's td 2 2 3'

@@ -30,17 +30,18 @@ struct slot_range {
 [[nodiscard]] slot_range estimate_slots(const problem& p, const operation_chain& chain);
 
 /// Looks for the largest number of slots, at most `range.most`, for which `fits(slots)` is true, and begins with the
-/// likely one. Takes it that a number fits if a larger one does. Leaves out numbers whose schedule on `length` stages
-/// is excessively long, and smaller ones. O(log most) calls, and two or three if the likely number is close.
+/// likely one. Takes it that a number fits if a larger one does. O(log most) calls, and two or three if the likely
+/// number is close.
 template <class Fits>
-std::optional<std::uint32_t> find_slots(std::uint32_t length, slot_range range, const Fits& fits);
+std::optional<std::uint32_t> find_slots(slot_range range, const Fits& fits);
 
 /// Offers the schedule of `revolve`, with the largest number of slots that `find_slots` finds, to `best`. Returns true
-/// if it was taken. Polls nothing: O(log L) schedules, which take microseconds to milliseconds.
+/// if it was taken. Polls nothing: O(log L) schedules, which take microseconds to milliseconds. Gives up when they have
+/// 2²² steps and 64 for each stage together, with what has been found.
 bool take_closed_form(const chain_problem& p, chain_solution& best);
 
-/// The same for a graph whose forward line is a chain of operations (`operation_chain`); nothing for others. `by` names
-/// the schedule.
+/// The same for a graph whose forward line is a chain of operations (`operation_chain`), with 16 steps for each stage;
+/// nothing for others. `by` names the schedule.
 bool take_closed_form(const problem& p, solution& best, std::string_view by);
 
 /// The end of a solve that was `stopped` early: offers `best` the listed order, if there is no schedule yet, and the
@@ -51,14 +52,10 @@ bool take_closed_form(const problem& p, solution& best, std::string_view by);
 void take_cheap_start(const problem& p, solution& best, std::string_view solver, const run_control& run,
                       stop_reason stopped);
 
-/// True if the schedule of Revolve for `length` stages and so many slots has a length that a cheap start may have.
-[[nodiscard]] bool is_short_schedule(std::uint32_t length, std::uint32_t slots);
-
 template <class Fits>
-std::optional<std::uint32_t> find_slots(std::uint32_t length, slot_range range, const Fits& fits) {
+std::optional<std::uint32_t> find_slots(slot_range range, const Fits& fits) {
   std::uint32_t slots = range.likely, too_many = range.most + 1;
   for (std::uint32_t step = 1;; step *= 2) {  // downwards, until one fits
-    if (!is_short_schedule(length, slots)) return {};
     if (fits(slots)) break;
     if (slots == 0) return {};
     too_many = slots;

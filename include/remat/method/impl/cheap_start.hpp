@@ -27,6 +27,26 @@ namespace cheap_start {
   return count;
 }
 
+/// The steps that all schedules of one search for a closed form may have together.
+class effort {
+ public:
+  /// `for_each_stage`: more for longer chains.
+  effort(std::uint32_t length, std::uint64_t for_each_stage)
+      : length_(length), left_((std::uint64_t{1} << 22) + for_each_stage * length) {}
+
+  /// Counts the schedule for so many slots. False if that is too much; then everything is from now on.
+  [[nodiscard]] bool spend(std::uint32_t slots) {
+    const std::uint64_t steps = revolve_advances(length_, slots) + 2 * std::uint64_t{length_};
+    const bool enough = steps <= left_;
+    left_ = enough ? left_ - steps : 0;
+    return enough;
+  }
+
+ private:
+  std::uint32_t length_;
+  std::uint64_t left_;
+};
+
 }  // namespace cheap_start
 
 REMAT_INLINE std::optional<std::uint32_t> most_slots(const chain_problem& p) {
@@ -54,19 +74,15 @@ REMAT_INLINE slot_range estimate_slots(const problem& p, const operation_chain& 
   return {cheap_start::count_fitting(kept, p.budget() - turn), cheap_start::count_fitting(kept, p.budget())};
 }
 
-REMAT_INLINE bool is_short_schedule(std::uint32_t length, std::uint32_t slots) {
-  constexpr std::uint64_t runs_of_a_stage = 64, always = std::uint64_t{1} << 22;
-  return revolve_advances(length, slots) <= always + runs_of_a_stage * length;
-}
-
 REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best) {
   const std::optional<std::uint32_t> most = most_slots(p);
   if (!most) return false;
   const auto length = static_cast<std::uint32_t>(p.stages().length());
+  cheap_start::effort effort(length, 64);
   chain_solution found;
-  find_slots(length, {*most, *most}, [&](std::uint32_t slots) {
+  find_slots({*most, *most}, [&](std::uint32_t slots) {
     chain_solution one;
-    if (!accept(p, one, revolve_steps(length, slots))) return false;
+    if (!effort.spend(slots) || !accept(p, one, revolve_steps(length, slots))) return false;
     found = std::move(one);
     return true;
   });
@@ -78,8 +94,10 @@ REMAT_INLINE bool take_closed_form(const problem& p, solution& best, std::string
   const flat_graph& g = p.graph();
   const std::optional<operation_chain> chain = operation_chain::find(g);
   if (!chain) return false;
+  cheap_start::effort effort(chain->length(), 16);  // of some 0.2 µs each
   solution found;
-  find_slots(chain->length(), estimate_slots(p, *chain), [&](std::uint32_t slots) {
+  find_slots(estimate_slots(p, *chain), [&](std::uint32_t slots) {
+    if (!effort.spend(slots)) return false;
     solution one;
     schedule plan = schedule_computes(g, chain->expand(g, revolve_steps(chain->length(), slots)));
     if (!accept(p, one, std::move(plan), by)) return false;

@@ -8,6 +8,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
+bash "$root/.ci/install-packages" pytorch
 environment=$root/build/sweep
 if [ ! -x "$environment/bin/python" ]; then python3 -m venv "$environment"; fi
 if ! "$environment/bin/python" -c 'import distributed, bokeh' 2>/dev/null; then

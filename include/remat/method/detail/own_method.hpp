@@ -13,7 +13,6 @@
 #include "remat/bound/offload.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/detail/cheap_start.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -169,6 +168,10 @@ inline bool take_floor(const problem& p, const offload_bound_result& floor, run_
   return floor.infeasible;
 }
 
+// Of method/detail/cheap_start.hpp, whose definitions need this header: it follows at the end.
+void take_cheap_start(const problem& p, solution& best, std::string_view solver, const run_control& run,
+                      stop_reason stopped);
+
 /// The frame of a solve: its clock, the listed order, `body`, and the proofs.
 ///
 /// `body(clock, best)` returns why the solve stopped early. It is not run if the listed order settles the problem
@@ -232,5 +235,6 @@ template <class Method, class Solver>
 }  // namespace REMAT_NAMESPACE::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
+#include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/impl/own_method.hpp"
 #endif

@@ -393,10 +393,13 @@ TEST_CASE("integer programs below the top level; the refused ones are counted an
 
 TEST_CASE("a backend that throws or returns too few values: its failure is told, and the other methods go on") {
   const problem p = bundled("rk/fno1d", 60);
-  hiremate_options options = limited(400'000);
+  hiremate_options options = limited(run_control::no_work_limit);
   options.gap = 0;
-  options.max_columns = 100'000;
+  options.max_columns = 400;
+  options.max_group = 6;
   options.partition = hiremate_partition::h_partition;
+  options.top_solver = hiremate_top::search_level;
+  options.sub_solver = sub_method::h_ilp;
   const auto check_failure = [](const problem& instance, const solution& s, const std::string& says) {
     test::check_answer(instance, s);
     CHECK(s.has_schedule());
@@ -409,14 +412,7 @@ TEST_CASE("a backend that throws or returns too few values: its failure is told,
   const problem linked = p.with_link({.out = 1e9, .in = 1e9, .latency = 0});
   check_failure(linked, hiremate_with(test::throwing_backend{})(linked, options),
                 "the backend throwing failed: licence expired");
-  // Failures in the search of ways of sub-graphs, on several threads, are told, too.
-  options = limited(run_control::no_work_limit);
-  options.gap = 0;
-  options.max_columns = 400;
-  options.max_group = 6;
-  options.partition = hiremate_partition::h_partition;
-  options.top_solver = hiremate_top::search_level;
-  options.sub_solver = sub_method::h_ilp;
+  // The searches of ways of sub-graphs may run on several threads.
   options.run.threads = 2;
   check_failure(p, hiremate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
 }

@@ -86,7 +86,7 @@ struct automatic_options {
 /// `solution::by` names the part that found the schedule, as "auto/rockmate/retain". Figures (`solve_statistics::own`):
 /// `parts`, a list, one for each slice of a part: `part`, `status`, `time` and `by` of its schedule, `seconds`, its
 /// own `figures`, and the `message` of one that failed. If a MIP backend fails or breaks its promises, its part goes on
-/// without it, and `solution::message` has the reason. The answer is never slower than that of a part within its
+/// without it, and `solution::message` has the first reason. The answer is never slower than that of a part within its
 /// slice. Its work is the sum of the parts' (figure `work` of each), and of nothing else. For a seed and a work limit
 /// the answer is the same for any number of threads: under such a limit two parts always run side by side. Throws
 /// `bad_argument` for a `gap` that is NaN or negative, and for one of `extra_solvers` whose `solve` is empty; these are

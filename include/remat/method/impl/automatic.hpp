@@ -394,10 +394,8 @@ class portfolio {
     return failed;
   }
 
-  /// Adds a failure to those that the message tells, each once.
-  void add_failure(const std::string& failure) {
-    if (failures_.find(failure) == std::string::npos) failures_ += (failures_.empty() ? "" : "; ") + failure;
-  }
+  /// Adds a failure to those that the message tells.
+  void add_failure(const std::string& failure) { failures_ += (failures_.empty() ? "" : "; ") + failure; }
 
   /// What a part did.
   void record(std::string_view part, const solution& s) {
@@ -409,7 +407,8 @@ class portfolio {
     own.set("seconds", s.statistics.seconds);
     own.set("work", s.statistics.work);
     if (s.status == solve_status::error) own.set("message", s.message);
-    if (const auto* failure = s.statistics.own.find<std::string>("backend_failure")) add_failure(*failure);
+    if (const auto* failure = s.statistics.own.find<std::string>("backend_failure"))
+      if (!std::exchange(backend_failed_, true)) add_failure(*failure);
     own.set("figures", figures::group_list{s.statistics.own});
     parts_.push_back(std::move(own));
   }
@@ -427,7 +426,7 @@ class portfolio {
   figures::group_list parts_;
   std::string failures_;  // of the user's parts that threw, and of the backend
   stop_reason stopped_ = stop_reason::none;
-  bool out_of_memory_ = false;
+  bool out_of_memory_ = false, backend_failed_ = false;
 };
 
 /// The solves of all budgets of one call of `frontier`.

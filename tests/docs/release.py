@@ -37,6 +37,18 @@ for path, pattern in {
     if stated and stated != version:
         mistakes.append(f"{path} states version {stated}; include/remat/version.hpp states {version}")
 
+# What the page tells a user to ask for is what this version accepts (packaging.version_file holds the package to it).
+asks = {
+    r"find_package\(remat (\d[\d.]*)\)": f"{parts[0]}.{parts[1]}",
+    r"--atleast-version=(\S+) remat": f"{parts[0]}.{parts[1]}",
+    r"#if REMAT_VERSION < (\d+)": str(100 * (100 * int(parts[0]) + int(parts[1]))),
+}
+page = (root / "docs/versions.md").read_text(encoding="utf-8")
+for pattern, expected in asks.items():
+    asked = set(re.findall(pattern, page))
+    if asked != {expected}:
+        mistakes.append(f"docs/versions.md asks for {' and '.join(sorted(asked)) or 'nothing'} ({pattern}); expected {expected}")
+
 # reference.md is the first page of the reference, which Doxygen writes.
 index = (root / "docs/README.md").read_text(encoding="utf-8")
 for page in sorted((root / "docs").glob("*.md")):

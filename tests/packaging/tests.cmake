@@ -41,3 +41,8 @@ add_test(NAME packaging.vcpkg_port COMMAND "${CMAKE_COMMAND}" "-DPORT_DIR=${PROJ
   "-DSCRATCH=${CMAKE_CURRENT_BINARY_DIR}/packaging/vcpkg_port" "-DGENERATOR=${CMAKE_GENERATOR}" "-DCOMPILER=${CMAKE_CXX_COMPILER}"
   -DJSON_THERE=${json_there} -P "${CMAKE_CURRENT_SOURCE_DIR}/packaging/vcpkg_port.cmake")
 set_tests_properties(packaging.vcpkg_port PROPERTIES LABELS gate TIMEOUT 600)
+
+if(REMAT_INSTALL)
+  add_test(NAME packaging.version_file COMMAND "${CMAKE_COMMAND}" "-DFILE=${PROJECT_BINARY_DIR}/remat-config-version.cmake"
+    "-DVERSION=${PROJECT_VERSION}" -P "${CMAKE_CURRENT_SOURCE_DIR}/packaging/version_file.cmake")
+endif()

@@ -82,6 +82,9 @@ struct run_control {
   /// Who runs the independent pieces of the solve (`core/crew.hpp`). Null: `threads` of this process. It must outlive
   /// the solve, and does not change the answer under a limit of work.
   remat::crew* crew = nullptr;
+  /// True of a part of another solve (`run_clock::part` and `limits` set it). If a solve is cut off, its answer is no
+  /// worse than what costs microseconds; a part leaves that to the whole.
+  bool is_part = false;
 
   /// True if the work is limited: then it alone decides how far a solve gets.
   [[nodiscard]] bool has_work_limit() const noexcept { return work_limit != no_work_limit; }
@@ -147,6 +150,7 @@ class run_clock {
     out.time_limit = share_of(left(), share);
     out.work_limit = share_of(work_left(), share);
     out.on_progress = nullptr;
+    out.is_part = true;
     return out;
   }
 

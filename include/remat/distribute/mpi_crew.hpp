@@ -285,6 +285,7 @@ class mpi_crew final : public crew {
       out.put(limits.work_limit);
       out.put(limits.seed);
       out.put(limits.threads);
+      out.put<std::uint8_t>(limits.is_part);
       out.put(pieces_.encode(piece));
       all_.ranks_.send(out.take(), to, to_rank);
       rank.sequence = all_.sequence_;
@@ -439,6 +440,7 @@ class mpi_crew final : public crew {
       in.get(run.work_limit);
       in.get(run.seed);
       in.get(run.threads);
+      run.is_part = in.get<std::uint8_t>() != 0;
       byte_row piece;
       in.get(piece);
       const auto at = std::find_if(open_.begin(), open_.end(), [&](const auto& o) { return o->key == key; });

@@ -89,7 +89,8 @@ class arena_search {
   /// Solves within `budget` for the peak, packs the schedule, and notes the result.
   void attempt(std::int64_t budget, double share) {
     run_clock part = clock_.part(share);
-    const run_control& limits = part.control();
+    run_control limits = part.control();
+    limits.is_part = options_.run.is_part;  // each is a solve by itself
     solution answer = solve_(rounded_.with_budget(budget), limits);
     part.work(answer.statistics.work);
     const bool timed = limits.has_time_limit();

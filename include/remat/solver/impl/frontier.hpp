@@ -60,6 +60,7 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
     const auto left = static_cast<double>(points.size() - begun++);
     run_control limits = clock.limits(std::min(1.0, static_cast<double>(members) / left));
     limits.work_limit = share_of(run.work_limit, 1.0 / static_cast<double>(points.size()));
+    limits.is_part = run.is_part;  // each is a solve by itself
     return limits;
   };
   pieces.run = [&](std::size_t k, const run_control& limits) {
@@ -159,6 +160,7 @@ bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& opt
 
     run_control part = clock.limits(i == 0 ? first_share : rounds[round].share);
     part.work_limit = share_of(run.work_limit, 1.0 / options.probes);
+    part.is_part = run.is_part;  // each is a solve by itself
     std::stop_source stop;
     const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
     part.stop = stop.get_token();

@@ -25,6 +25,7 @@
 #include "remat/method/checkmate/impl/checkmate.hpp"
 #include "remat/method/hiremate/impl/hiremate.hpp"
 #include "remat/method/impl/automatic.hpp"
+#include "remat/method/impl/cheap_start.hpp"
 #include "remat/method/impl/chen.hpp"
 #include "remat/method/impl/evict.hpp"
 #include "remat/method/impl/exact.hpp"

@@ -38,4 +38,14 @@ namespace remat::test {
   return chain("unit", 1, std::vector<chain_stage>(length, s));
 }
 
+/// `length` steps of an adjoint computation that are alike: a state has a byte, what the backward of a step needs two,
+/// forwards and backwards take 1. Within c + 4 bytes there are c checkpoints, the first state among them.
+[[nodiscard]] inline chain adjoint_chain(std::size_t length) {
+  chain_stage s;
+  s.forward_time = s.backward_time = 1;
+  s.output_bytes = 1;
+  s.saved_bytes = 2;
+  return chain("adjoint", 1, std::vector<chain_stage>(length, s));
+}
+
 }  // namespace remat::test

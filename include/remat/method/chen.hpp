@@ -25,7 +25,7 @@ struct chen_sqrt_options {
 /// if it fits. A heuristic.
 ///
 /// O(levels · (operations + reads and writes)) time, with at most log n levels. Work: `work_of::visit` for each
-/// operation and schedule tried. Polls before each try.
+/// operation and schedule tried. Polls before each try; on a chain, whose one try takes microseconds, not at all.
 struct chen_sqrt_solver {
   using options_type = chen_sqrt_options;                ///< The options of this solver.
   static constexpr std::string_view name = "chen_sqrt";  ///< The solver's name in tables and progress reports.

@@ -13,6 +13,7 @@
 #include "remat/bound/offload.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/detail/cheap_start.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
@@ -160,8 +161,9 @@ inline bool take_floor(const problem& p, const offload_bound_result& floor, run_
 /// The frame of a solve: its clock, the listed order, `body`, and the proofs.
 ///
 /// `body(clock, best)` returns why the solve stopped early. It is not run if the listed order settles the problem
-/// (unless `opens_with_listed_order` is false), or if a limit is spent already. If memory runs out, the answer is the
-/// best schedule so far; without one, `std::bad_alloc` leaves the function.
+/// (unless `opens_with_listed_order` is false), or if a limit is spent already. A solve that was cut off has at least
+/// what costs microseconds (`take_cheap_start`). If memory runs out, the answer is the best schedule so far; without
+/// one, `std::bad_alloc` leaves the function.
 template <class Body>
 [[nodiscard]] solution solve_in_frame(const problem& p, std::string_view solver, const run_control& run,
                                       bool opens_with_listed_order, Body&& body) {
@@ -174,6 +176,7 @@ template <class Body>
     if (!(opens_with_listed_order && settled_by_listed_order(p, best, solver)) &&
         (stopped = clock.poll()) == stop_reason::none)
       stopped = body(clock, best);
+    take_cheap_start(p, best, solver, run, stopped);
     conclude(p, best, clock, stopped);
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(best, clock);

@@ -168,16 +168,13 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
   chain_solution best;
   try {
     accept(p, best, store_all_steps(p.stages()));
-    const stop_reason stopped = clock.poll();
-    if (stopped == stop_reason::none) {
-      clock.work(length * work_of::visit);
-      detail::cut_list cuts;
-      for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
-      std::vector<std::uint32_t> begins = detail::chen_solve::every_sqrt(cuts);
-      begins.insert(begins.begin(), 1);
-      accept(p, best, detail::chen_solve::make_steps(length, begins));
-    }
-    conclude(p, best, clock, stopped);
+    clock.work(std::min(length * work_of::visit, clock.work_left()));
+    detail::cut_list cuts;
+    for (std::uint32_t i = 2; i <= length; ++i) cuts.push_back(i);
+    std::vector<std::uint32_t> begins = detail::chen_solve::every_sqrt(cuts);
+    begins.insert(begins.begin(), 1);
+    accept(p, best, detail::chen_solve::make_steps(length, begins));
+    conclude(p, best, clock, stop_reason::none);
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(best, clock);
   }

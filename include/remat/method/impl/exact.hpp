@@ -18,6 +18,7 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/impl/exact_copies.hpp"
@@ -364,8 +365,13 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
   try {
     stop_reason stopped = clock.poll();
     const auto met = [&] { return best.is_within(0); };
-    if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) {
+    const auto finish = [&] {
+      const bool takes_any = options.start_from_heuristic && !options.faster_than;
+      if (takes_any) detail::take_cheap_start(p, best, name, options.run, stopped);
       conclude(p, best, clock, stopped);
+    };
+    if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) {
+      finish();
       return best;
     }
     if (options.start_from_heuristic) {
@@ -384,7 +390,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       stopped = search.run(clock, best.lower_bound);
       detail::exact_solve::take_search(p, search, slowest, "fits the budget", best);
     }
-    conclude(p, best, clock, stopped);
+    finish();
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(best, clock);
   }

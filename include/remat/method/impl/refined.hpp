@@ -12,6 +12,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/detail/copy_annealing.hpp"
 #include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -68,6 +69,7 @@ REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined
   try {
     stop_reason stopped = steps.open(clock);
     if (stopped == stop_reason::none) stopped = steps.go_on(clock);
+    detail::take_cheap_start(p, steps.best(), name, options.run, stopped);
     conclude(p, steps.best(), clock, stopped);
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(steps.best(), clock);

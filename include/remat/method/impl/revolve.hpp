@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cstddef>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -58,16 +60,19 @@ REMAT_INLINE std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c) {
 }
 
 REMAT_INLINE std::uint64_t revolve_first_advance(std::uint64_t l, std::uint64_t c) {
-  const auto cost = [&](std::uint64_t j) { return j + revolve_advances(l - j, c - 1) + revolve_advances(j, c); };
-  std::uint64_t low = 1, high = l - 1;
-  while (low < high) {
-    const std::uint64_t middle = (low + high) / 2;
-    if (cost(middle + 1) >= cost(middle))
-      high = middle;
-    else
-      low = middle + 1;
+  // With ρ(l, c) the repetition number, the least r with β(c + 1, r) ≥ l: one more step before the checkpoint costs
+  // 1 + ρ(j + 1, c) − ρ(l − j, c − 1) more. That is not negative if some q has j ≥ β(c + 1, q − 1) and j ≥ l − β(c, q +
+  // 1).
+  if (c + 1 >= l) return 1;
+  std::uint64_t least = l - 1;
+  std::uint64_t low = 1, high = c + 1;  // β(c + 1, q − 1) and β(c, q); below l · 2l
+  for (std::uint64_t q = 1; low < least; ++q) {
+    high = high * (c + q + 1) / (q + 1);  // β(c, q + 1)
+    least = std::min(least, std::max(low, l - std::min(l, high)));
+    if (high >= l) break;  // greater q only raise the other term
+    low = low * (c + 1 + q) / q;
   }
-  return low;
+  return least;
 }
 
 REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots) {
@@ -75,6 +80,7 @@ REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::ui
     std::uint32_t first, last, slots;
   };
   std::vector<chain_step> out;
+  out.reserve(static_cast<std::size_t>(revolve_advances(length, slots)) + 2 * std::size_t{length} + 2);
   const auto advance = [&](std::uint32_t from, std::uint32_t to) {  // from the kept input of `from` to that of `to`
     for (std::uint32_t i = from; i < to; ++i)
       out.push_back({i == from ? chain_action::forward_checkpoint : chain_action::forward_none, i});
@@ -109,13 +115,16 @@ REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve
   require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, false, true, [&](run_clock& clock, solution& best) -> detail::method_end {
-        for (const detail::forward_line& line : detail::find_forward_lines(p.graph()))
+        const bool is_chain = detail::take_closed_form(p, best, name);
+        for (const detail::forward_line& line : detail::find_forward_lines(p.graph())) {
+          if (is_chain && line.operations.size() > options.max_stages) continue;  // coarser stages take longer
           for (const detail::cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {
             const detail::stage_chain stages(p.graph(), line, cuts);
             if (const stop_reason why = detail::revolve_solve::try_stages(p, stages, clock, best);
                 why != stop_reason::none)
               return {why};
           }
+        }
         return {};
       });
 }
@@ -128,14 +137,17 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
   try {
     stop_reason stopped = stop_reason::none;
     const auto length = static_cast<std::uint32_t>(p.stages().length());
-    if (!accept(p, best, store_all_steps(p.stages())) && largest_working_set(p) <= p.budget())
-      for (std::uint32_t slots = length; slots-- > 0;) {
+    if (!accept(p, best, store_all_steps(p.stages())) && largest_working_set(p) <= p.budget()) {
+      const std::optional<std::uint32_t> most = detail::most_slots(p);
+      for (std::uint32_t slots = most ? *most + 1 : 0; slots-- > 0;) {
         stopped = clock.poll();
         if (stopped != stop_reason::none) break;
         clock.work(length * work_of::visit);
         clock.report({.stage = "checkpoint slots", .done = clock.work_done()});
         if (accept(p, best, revolve_steps(length, slots))) break;
       }
+      if (stopped != stop_reason::none) detail::take_closed_form(p, best);
+    }
     conclude(p, best, clock, stopped);
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(best, clock);

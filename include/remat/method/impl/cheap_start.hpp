@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/method/detail/cheap_start.hpp"
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "remat/core/detail/linkage.hpp"
+#include "remat/method/revolve.hpp"
+#include "remat/problem/detail/listed_order.hpp"
+#include "remat/schedule/schedule.hpp"
+#include "remat/schedule/simplify.hpp"
+#include "remat/solver/accept.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+namespace cheap_start {
+
+/// How many of `sizes`, the smallest first, `room` has place for.
+[[nodiscard]] inline std::uint32_t count_fitting(std::vector<std::int64_t> sizes, std::int64_t room) {
+  std::sort(sizes.begin(), sizes.end());
+  std::uint32_t count = 0;
+  while (count < sizes.size() && sizes[count] <= room) room -= sizes[count++];
+  return count;
+}
+
+/// The steps that all schedules of one search for a closed form may have together.
+class effort {
+ public:
+  /// `for_each_stage`: more for longer chains.
+  effort(std::uint32_t length, std::uint64_t for_each_stage)
+      : length_(length), left_((std::uint64_t{1} << 22) + for_each_stage * length) {}
+
+  /// Counts the schedule for so many slots. False if that is too much; then everything is from now on.
+  [[nodiscard]] bool spend(std::uint32_t slots) {
+    const std::uint64_t steps = revolve_advances(length_, slots) + 2 * std::uint64_t{length_};
+    const bool enough = steps <= left_;
+    left_ = enough ? left_ - steps : 0;
+    return enough;
+  }
+
+ private:
+  std::uint32_t length_;
+  std::uint64_t left_;
+};
+
+}  // namespace cheap_start
+
+REMAT_INLINE std::optional<std::uint32_t> most_slots(const chain_problem& p) {
+  const chain& c = p.stages();
+  const std::size_t n = c.length();
+  const chain_stage& last = c.stage(n);
+  const std::int64_t turn = last.saved_bytes + std::max({last.forward_overhead_bytes, last.output_bytes,
+                                                         c.activation_bytes(n - 1) + last.backward_overhead_bytes});
+  const std::int64_t room = p.budget() - c.input_bytes() - turn;
+  if (room < 0) return {};
+  std::vector<std::int64_t> kept;
+  for (std::size_t i = 1; i < n; ++i) kept.push_back(c.activation_bytes(i));
+  return cheap_start::count_fitting(std::move(kept), room);
+}
+
+REMAT_INLINE slot_range estimate_slots(const problem& p, const operation_chain& chain) {
+  const flat_graph& g = p.graph();
+  const std::uint32_t n = chain.length();
+  std::vector<std::int64_t> kept;
+  for (std::uint32_t s = 1; s < n; ++s) kept.push_back(chain.crossing_bytes(s));
+  std::int64_t turn = 0;
+  for (const std::span<const std::uint32_t> run : {chain.forward(n), chain.backward(n)})
+    for (const std::uint32_t o : run) turn = std::max(turn, working_set_bytes(g, o));
+  turn -= std::min(turn, chain.crossing_bytes(n - 1));  // the input of the last stage may be kept
+  return {cheap_start::count_fitting(kept, p.budget() - turn), cheap_start::count_fitting(kept, p.budget())};
+}
+
+REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best) {
+  const std::optional<std::uint32_t> most = most_slots(p);
+  if (!most) return false;
+  const auto length = static_cast<std::uint32_t>(p.stages().length());
+  cheap_start::effort effort(length, 64);
+  chain_solution found;
+  find_slots({*most, *most}, [&](std::uint32_t slots) {
+    chain_solution one;
+    if (!effort.spend(slots) || !accept(p, one, revolve_steps(length, slots))) return false;
+    found = std::move(one);
+    return true;
+  });
+  return found.plan && accept(p, best, std::move(*found.plan));
+}
+
+REMAT_INLINE bool take_closed_form(const problem& p, solution& best, std::string_view by) {
+  if (p.link()) return false;
+  const flat_graph& g = p.graph();
+  const std::optional<operation_chain> chain = operation_chain::find(g);
+  if (!chain) return false;
+  cheap_start::effort effort(chain->length(), 16);  // of some 0.2 µs each
+  solution found;
+  find_slots(estimate_slots(p, *chain), [&](std::uint32_t slots) {
+    if (!effort.spend(slots)) return false;
+    solution one;
+    schedule plan = schedule_computes(g, chain->expand(g, revolve_steps(chain->length(), slots)));
+    if (!accept(p, one, std::move(plan), by)) return false;
+    found = std::move(one);
+    return true;
+  });
+  return found.plan && accept(p, best, std::move(*found.plan), by);
+}
+
+REMAT_INLINE void take_cheap_start(const problem& p, solution& best, std::string_view solver, const run_control& run,
+                                   stop_reason stopped) {
+  if (stopped == stop_reason::none || run.is_part || p.link() || best.status == solve_status::infeasible) return;
+  if (!best.plan && settled_by_listed_order(p, best, solver)) return;
+  take_closed_form(p, best, by_part(solver, revolve_solver::name));
+}
+
+}  // namespace REMAT_NAMESPACE::detail

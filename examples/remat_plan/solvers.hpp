@@ -206,7 +206,10 @@ struct graph_solver_options {
                                                              const remat::rotor_options& options = {}) {
   std::vector<named_solver> all{on_chain(remat::no_remat, p), on_chain(remat::chen_sqrt, p),
                                 on_chain(remat::revolve, p), on_chain(remat::rotor, p, options)};
-  named_solver best = all.back();  // rotor finds the best of all schedules that the others can find
+  // The closed form of revolve, then rotor, which finds the best of all schedules that the others can find.
+  remat::rotor_options with_start = options;
+  with_start.improve = true;
+  named_solver best = on_chain(remat::rotor, p, with_start);
   best.name = "auto";
   all.push_back(std::move(best));
   return all;

@@ -1064,6 +1064,52 @@ TEST_CASE("with --link, `all` names the solvers that know copies; larger budgets
   }
 }
 
+/// A file of a uniform chain: the state of a step has a byte, what its backward needs two, as in adjoint computations.
+void write_adjoint_chain(const std::string& path, std::size_t length) {
+  const nlohmann::json stage{{"forward_time", 1}, {"backward_time", 1},          {"output_bytes", 1},
+                             {"saved_bytes", 2},  {"forward_overhead_bytes", 0}, {"backward_overhead_bytes", 0}};
+  nlohmann::json c{{"format", "remat-chain"}, {"version", 1}, {"name", "adjoint"}, {"input_bytes", 1}};
+  c["stages"] = std::vector<nlohmann::json>(length, stage);
+  std::ofstream(path) << c;
+}
+
+TEST_CASE("uniform chains of thousands of steps: binomial checkpointing at once, and never anything worse") {
+  if (!built()) return;
+  const scratch folder;
+  const std::string file = folder.file("chain.json");
+  struct expected {
+    std::size_t length;
+    std::vector<std::pair<int, double>> again;  // checkpoints, the first state among them; steps run again
+  };
+  for (const expected& e : std::vector<expected>{{1000, {{5, 6284}, {10, 3636}, {20, 2747}}},
+                                                 {2000, {{5, 14997}, {10, 8635}, {20, 5976}}},
+                                                 {10000, {{5, 112868}, {10, 57624}, {20, 37976}}}}) {
+    CAPTURE(e.length);
+    write_adjoint_chain(file, e.length);
+    std::string budgets;
+    for (const auto& [checkpoints, again] : e.again)
+      budgets += (budgets.empty() ? "" : ",") + std::to_string(checkpoints + 4);
+    const auto check = [&](const std::string& solver, const std::vector<std::string>& limit, bool is_exact) {
+      CAPTURE(solver);
+      std::vector<std::string> args{file, "--budget", budgets, "--solver", solver, "--json"};
+      args.insert(args.end(), limit.begin(), limit.end());
+      const result r = run(args);
+      REQUIRE(r.status == 0);
+      REQUIRE(r.lines().size() == e.again.size());
+      for (std::size_t i = 0; i < e.again.size(); ++i) {
+        const nlohmann::json line = r.lines()[i];
+        check_line(line);
+        const double closed = 2.0 * static_cast<double>(e.length) + e.again[i].second;
+        CHECK(line["time"].get<double>() <= closed);
+        if (is_exact) CHECK(line["time"].get<double>() == closed);
+      }
+    };
+    check("revolve", {}, true);
+    for (const char* solver : {"auto", "rotor"}) check(solver, {"--work", "1"}, false);
+    check("auto", {"--seconds", "0.05"}, false);
+  }
+}
+
 TEST_CASE("a chain with --link is solved as its graph, by solvers that copy") {
   if (!built()) return;
   const result r =

@@ -409,6 +409,43 @@ TEST_CASE("limits: stop, work, wall clock, memory of the table, no slots") {
   CHECK_THROWS_AS((void)remat::rotor(p, options), remat::bad_argument);
 }
 
+TEST_CASE("a chain on which it is cut off: the closed form; with improve it begins with that, and is never worse") {
+  for (const std::size_t length : {60U, 300U}) {
+    CAPTURE(length);
+    const chain_problem p(remat::test::adjoint_chain(length), 14);
+    const chain_solution closed = remat::revolve(p);
+    REQUIRE(closed.has_schedule());
+    for (const remat::rotor_form form :
+         {remat::rotor_form::slots, remat::rotor_form::bytes, remat::rotor_form::bytes_or_slots})
+      for (const std::uint64_t work : {0U, 1000U, 20'000U})
+        for (const bool improve : {false, true}) {
+          CAPTURE(static_cast<int>(form));
+          CAPTURE(work);
+          CAPTURE(improve);
+          remat::rotor_options options;
+          options.form = form;
+          options.improve = improve;
+          options.run.work_limit = work;
+          const chain_solution s = remat::rotor(p, options);
+          if (improve || work == 0) REQUIRE(s.has_schedule());
+          if (!s.has_schedule()) continue;
+          check_chain_answer(p, s);
+          if (improve || s.statistics.work >= work) CHECK(s.time <= closed.time);
+          const std::string* form_of = s.statistics.own.find<std::string>("form");
+          REQUIRE(form_of);
+          if (work == 0) CHECK(*form_of == "closed");
+        }
+  }
+  // By itself, and not cut off, it answers with the table's schedule, which the closed form bounds.
+  const chain_problem p(remat::test::adjoint_chain(60), 14);
+  const chain_solution own = remat::rotor(p);
+  REQUIRE(own.has_schedule());
+  CHECK(own.persistent_optimum);
+  CHECK(*own.statistics.own.find<std::string>("form") == "exact");
+  CHECK(own.time <= remat::revolve(p).time);
+  CHECK(remat::rotor(p, {.improve = true}).time == own.time);
+}
+
 TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and refinement follows") {
   const problem free = remat::read_training_step(REMAT_TEST_DATA "/graphs/unet5-b16-256.json").instance;
   const problem p = free.with_budget(free.graph().baseline_peak / 2);

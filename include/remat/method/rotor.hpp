@@ -77,7 +77,9 @@ struct rotor_options {
         option("candidates", &o::candidates, "on a graph: the best schedules that are kept").fast(8),
         option("retain_rounds", &o::retain_rounds,
                "on a graph: rounds that spend the memory each schedule leaves; 0: none"),
-        option("improve", &o::improve, "on a graph: 3 such rounds, then eviction and refinement")};
+        option(
+            "improve", &o::improve,
+            "on a graph: 3 such rounds, then eviction and refinement; on a chain: begin with the schedule of revolve")};
   }
 };
 
@@ -93,7 +95,8 @@ struct rotor_options {
 /// **On a chain.** The exact form finds the optimum in bytes. The slots form uses slots of ⌊budget / slots⌋ bytes and
 /// sizes rounded up, so a schedule keeps the budget; it finds the optimum for those sizes, which is never better than
 /// that in bytes. Unlike the paper, both fill a table under a limit on the time lost, which leaves most of the table
-/// empty. The limit grows until there is a schedule, which is then the best one.
+/// empty. The limit grows until there is a schedule, which is then the best one. With `improve`, the schedule of
+/// `revolve` comes first and bounds that limit; a search that is cut off takes it at its end.
 ///
 /// **On a graph.** `cut_levels` cuts the listed line into chains and, up to 20,000 operations, the line of
 /// `find_narrow_line`, too. The table of each chain, with sizes rounded to the nearest slot, holds the schedules for
@@ -123,8 +126,8 @@ struct rotor_options {
 /// tried again with half as many slots, down to 16, before its chain is left out; and of the chain of the best table's
 /// schedule `line` ("listed" or "narrow"), `count` ("near" or "safe"), `stages`, `distinct_stages`, `slots`,
 /// `table_time` and `table_bytes` (time and budget in the table's count), `flat_time` and `flat_peak_bytes` (of the
-/// expanded schedule). On a chain: `stages`, `options`, and `form` ("slots" or "exact") of the best schedule. With
-/// `improve` also those of `record_own_method`.
+/// expanded schedule). On a chain: `stages`, `options`, and `form` ("slots", "exact", or "closed" for that of
+/// `revolve`) of the best schedule. With `improve` also those of `record_own_method`.
 ///
 ///     const problem p(graph, measured_cost{}, budget);
 ///     const solution s = rotor(p, {.slots = 200});

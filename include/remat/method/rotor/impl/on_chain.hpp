@@ -3,10 +3,12 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
+#include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/solver/accept.hpp"
 
@@ -42,11 +44,36 @@ verdict deepen(const sized_chain& c, double from, double known, Attempt&& attemp
 /// The search for a schedule of one chain.
 class chain_search {
  public:
+  /// `best` may have a schedule to begin with.
   chain_search(const chain_problem& p, const rotor_options& options, run_clock& clock, chain_solution& best)
       : p_(p), options_(options), clock_(clock), best_(best), sizes_(size_chain(p.stages(), false)) {}
 
-  /// Runs the search that `form` asks for. Returns why it stopped early.
+  /// Runs the search that `form` asks for. Returns why it stopped early; then the closed form is taken, too.
   stop_reason run() {
+    if (options_.improve) offer_start();
+    search();
+    if (stopped_ != stop_reason::none) offer_start();
+    best_.statistics.own.set("stages", p_.stages().length());
+    best_.statistics.own.set("options", sizes_.options.size());
+    if (best_.plan) best_.statistics.own.set("form", form_);
+    best_.lower_bound = p_.stages().least_time() + recompute_bound(sizes_, free_bytes());
+    if (best_.persistent_optimum && best_.time < best_.lower_bound) best_.lower_bound = best_.time;  // rounding
+    return stopped_;
+  }
+
+ private:
+  static constexpr std::string_view slots_form = "slots", exact_form = "exact", closed_form = "closed";
+
+  /// The closed form, if it fits.
+  const chain_solution& start() {
+    if (!start_) take_closed_form(p_, start_.emplace());
+    return *start_;
+  }
+  void offer_start() {
+    if (start().plan && accept(p_, best_, *start().plan)) form_ = closed_form;
+  }
+
+  void search() {
     constexpr std::uint64_t few = 2'000'000;
     switch (options_.form) {
       case rotor_form::slots:
@@ -60,17 +87,13 @@ class chain_search {
         if (by_slots() == verdict::stopped || options_.max_breakpoints <= few) break;
         by_bytes(options_.max_breakpoints);
     }
-    best_.statistics.own.set("stages", p_.stages().length());
-    best_.statistics.own.set("options", sizes_.options.size());
-    if (best_.plan) best_.statistics.own.set("form", in_bytes_ ? "exact" : "slots");
-    best_.lower_bound = p_.stages().least_time() + recompute_bound(sizes_, free_bytes());
-    if (best_.persistent_optimum && best_.time < best_.lower_bound) best_.lower_bound = best_.time;  // rounding
-    return stopped_;
   }
 
- private:
   /// Bytes of the budget beside the input of the chain.
   [[nodiscard]] std::int64_t free_bytes() const { return p_.budget() - p_.stages().input_bytes(); }
+
+  /// A time beyond the least time of the chain.
+  [[nodiscard]] double excess(double time) const { return time - p_.stages().least_time(); }
 
   verdict judge(fill_outcome end) {
     if (end == fill_outcome::filled) return verdict::found;
@@ -108,8 +131,9 @@ class chain_search {
       const std::int64_t unit = std::max<std::int64_t>(p_.budget() / slots, 1);
       verdict end = in_slots(slots, unit, options_.exact_gradient);
       // Charged the gradient of its own output, a schedule may exceed the budget; charged the waiting one, it cannot.
-      if (end == verdict::found && !best_.plan) end = in_slots(slots, unit, true);
-      if (end == verdict::none)
+      const bool has_none = !best_.plan || form_ == closed_form;
+      if (end == verdict::found && has_none) end = in_slots(slots, unit, true);
+      if (end == verdict::none && !best_.plan)
         best_.message = "no memory-persistent schedule fits when sizes are rounded up to slots of " +
                         std::to_string(unit) + " bytes; that is no proof that there is none";
       if (end != verdict::too_large) return end;
@@ -128,19 +152,18 @@ class chain_search {
         std::min<std::int64_t>(slots, p_.budget() / unit) - (input / unit + (input % unit != 0));
     if (slots_left < 0) return verdict::none;
     const auto m = static_cast<std::uint32_t>(slots_left);
-    return deepen(c, recompute_bound(c, m), std::numeric_limits<double>::infinity(), [&](double limit) {
+    return deepen(c, recompute_bound(c, m), excess(best_.time), [&](double limit) {
       const excess_bound bound(c, limit);
       slot_table table(c, m, bound);
       if (const verdict end = fill(table); end != verdict::found) return end;
       if (table.first() > m) return verdict::none;
-      if (accept(p_, best_, table.steps(m))) in_bytes_ = false;
+      if (accept(p_, best_, table.steps(m))) form_ = slots_form;
       return verdict::found;
     });
   }
 
   /// Proves that the best schedule is the fastest or that none exists, or gives up after `max_visits` breakpoints.
   verdict by_bytes(std::uint64_t max_visits) {
-    const double least = excess_bound(sizes_).least.back();
     const auto try_limit = [&](double limit) {
       const excess_bound bound(sizes_, limit);
       breakpoint_table table(sizes_, free_bytes(), bound);
@@ -148,17 +171,21 @@ class chain_search {
       max_visits -= std::min(max_visits, table.visits());
       if (end != verdict::found) return end;
       if (table.frontier().empty()) return verdict::none;
-      if (accept(p_, best_, table.steps(free_bytes()))) in_bytes_ = true;
+      if (accept(p_, best_, table.steps(free_bytes()))) form_ = exact_form;
       return verdict::found;
     };
-    const auto known = [&] { return best_.plan ? best_.time - least : std::numeric_limits<double>::infinity(); };
+    // The closed form is memory-persistent, so no slower schedule need be looked for.
+    const auto known = [&] { return excess(std::min(best_.time, start().time)); };
     verdict end = deepen(sizes_, recompute_bound(sizes_, free_bytes()), known(), [&](double limit) {
       if (limit < std::numeric_limits<double>::max()) return try_limit(limit);
       // Without a limit: the schedule of least memory, if there is one, bounds the others.
       const verdict any = find_least_memory();
       return any == verdict::found ? try_limit(known()) : any;
     });
-    if (end == verdict::none && best_.plan) end = verdict::found;  // the known one
+    if (end == verdict::none) {  // none is faster than the known one
+      offer_start();
+      if (best_.plan) end = verdict::found;
+    }
     if (end == verdict::found) best_.persistent_optimum = true;
     return end;
   }
@@ -174,7 +201,7 @@ class chain_search {
       best_.message = "no memory-persistent schedule fits; that is no proof that no other does";
       return verdict::none;
     }
-    if (accept(p_, best_, table.steps(free_bytes()))) in_bytes_ = true;
+    if (accept(p_, best_, table.steps(free_bytes()))) form_ = exact_form;
     return verdict::found;
   }
 
@@ -190,8 +217,9 @@ class chain_search {
   const rotor_options& options_;
   run_clock& clock_;
   chain_solution& best_;
-  sized_chain sizes_;      // in bytes
-  bool in_bytes_ = false;  // the best schedule is one of the exact form
+  sized_chain sizes_;                    // in bytes
+  std::optional<chain_solution> start_;  // once it has been looked for
+  std::string_view form_ = slots_form;   // of the best schedule
   stop_reason stopped_ = stop_reason::none;
 };
 

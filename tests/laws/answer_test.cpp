@@ -3,19 +3,25 @@
 // `infeasible` are true.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <set>
+#include <stop_token>
 #include <string>
+#include <vector>
 
 #include "laws/solvers.hpp"
+#include "remat/chain/chain_graph.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
+#include "support/random_chain.hpp"
 #include "support/random_graph.hpp"
 
 using namespace remat;
@@ -103,6 +109,38 @@ TEST_CASE("on random graphs whose optimum is known") {
     CAPTURE(name);
     CHECK(found > 0);
     MESSAGE(name << ": " << cases << " cases, " << found << " schedules of " << cases - impossible);
+  }
+}
+
+TEST_CASE("cut off on a chain, no solver has less than the closed form of binomial checkpointing") {
+  const problem whole(chain_graph(adjoint_chain(300)), measured_cost{});
+  std::stop_source stop;
+  stop.request_stop();
+  std::vector<run_control> limits;
+  for (const std::uint64_t work : {0U, 1U, 50U, 3000U}) limits.push_back({.work_limit = work});
+  limits.push_back({.time_limit = std::chrono::nanoseconds(0)});
+  limits.push_back({.time_limit = std::chrono::milliseconds(1)});
+  limits.push_back({.stop = stop.get_token()});
+  for (const std::int64_t budget : {9, 24, 84}) {
+    const problem p = whole.with_budget(budget);
+    const double closed = revolve(p).time;
+    CHECK(closed < 3000);
+    for (const law_solver& solver : all_solvers()) {
+      if (solver.reports == "no_remat") continue;  // it runs nothing again
+      for (const run_control& run : limits) {
+        CAPTURE(budget);
+        CAPTURE(solver.name);
+        CAPTURE(run.work_limit);
+        const solution s = solver.solve(p, run);
+        check_law(p, s, unknown, solver.reports);
+        // Other methods may end by themselves within a limit, with what they find; `auto` begins with the closed form.
+        const bool is_cut_off =
+            run.work_limit == 0 || run.time_limit == std::chrono::nanoseconds(0) || run.stop.stop_requested();
+        if (!is_cut_off && solver.name != "auto" && solver.name != "revolve") continue;
+        CHECK(s.has_schedule());
+        CHECK(s.time <= closed);
+      }
+    }
   }
 }
 

@@ -14,7 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "remat/chain/chain_graph.hpp"
 #include "remat/core/error.hpp"
+#include "remat/cost/models.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
@@ -25,6 +27,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/data.hpp"
+#include "support/random_chain.hpp"
 
 using namespace remat;
 using namespace remat::detail;
@@ -98,6 +101,54 @@ TEST_CASE("it is never behind one of its parts") {
           CHECK(s.status != solve_status::error);
         }
       }
+}
+
+TEST_CASE("on a chain it is never worse than the closed form, whatever ends it") {
+  for (const std::size_t length : {60U, 1000U}) {
+    const problem whole(chain_graph(test::adjoint_chain(length)), measured_cost{});
+    for (const std::int64_t budget : {9, 24}) {
+      CAPTURE(length);
+      CAPTURE(budget);
+      const problem p = whole.with_budget(budget);
+      revolve_options at_once;
+      at_once.run.work_limit = 0;
+      const double closed = revolve(p, at_once).time;
+      CHECK(closed < 10.0 * static_cast<double>(length));
+      std::vector<automatic_options> all;
+      for (const std::uint64_t work : {0U, 1U, 100U, 3'000U}) {
+        if (work > 100 && length > 60) continue;  // the bounds count no work, and take seconds
+        all.emplace_back();
+        all.back().run.work_limit = work;
+      }
+      all.push_back(limited(0ms, 1));
+      all.push_back(limited(1ms, 2));
+      std::stop_source source;
+      source.request_stop();
+      all.emplace_back();
+      all.back().run.stop = source.get_token();
+      for (const automatic_options& options : all) {
+        CAPTURE(options.run.work_limit);
+        const solution s = automatic(p, options);
+        check_valid(p, s);
+        CHECK(s.time <= closed);
+      }
+      const std::vector<std::int64_t> budgets{budget, budget + 10};
+      for (const solution& s : frontier(p, budgets, automatic, all[0].run)) {
+        REQUIRE(s.plan);
+        CHECK(s.time <= closed);
+      }
+    }
+  }
+}
+
+TEST_CASE("stopped at once it has the listed order, if that fits") {
+  const problem p = within(read("unet5-b16-256"), 1.0);
+  automatic_options options;
+  options.run.work_limit = 0;
+  const solution s = automatic(p, options);
+  CHECK(s.status == solve_status::optimal);
+  check_valid(p, s);
+  CHECK(s.by == "auto/no_remat");
 }
 
 TEST_CASE("least time and infeasibility are seen at once") {

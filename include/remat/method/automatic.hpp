@@ -58,7 +58,11 @@ struct automatic_options {
 
 /// Runs several solvers and returns the best schedule. Its name in output is `auto`.
 ///
-/// First come a proven bound, `no_remat` and `evict`. If these have no schedule: `twremat`, `no_remat` in the order of
+/// On a graph whose forward line is a chain of operations, the schedule of `revolve` comes before anything that a limit
+/// could cut off: the answer is never worse. A solve that is cut off without a schedule has the listed order, if that
+/// fits, or, on at most 10,000 operations, that of `chen_sqrt`.
+///
+/// Then come a proven bound, `no_remat` and `evict`. If these have no schedule: `twremat`, `no_remat` in the order of
 /// least peak, `chen_greedy`, `chen_sqrt` and `revolve`, and if none of them has one, `evict` and `twremat` once more
 /// with larger shares. Then `refined` begins with all schedules found: a better bound, eviction, a short refinement.
 ///

@@ -25,6 +25,7 @@
 #include "remat/core/error.hpp"
 #include "remat/method/checkmate.hpp"
 #include "remat/method/chen.hpp"
+#include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
@@ -108,6 +109,7 @@ class portfolio {
   solution finish(const run_clock& clock) {
     try {
       if (out_of_memory_) throw std::bad_alloc();  // which leaves if there is no schedule
+      if (!best_.plan && stopped_ != stop_reason::none) find_late_plan();
       best_.statistics.own.set("parts", std::move(parts_));
       conclude(problem_, best_, clock, stopped_);
       if (!failures_.empty()) best_.message += (best_.message.empty() ? "" : "; ") + failures_;
@@ -130,7 +132,27 @@ class portfolio {
     }
   }
 
+  /// The end of a solve that was cut off without a schedule: what takes no time to speak of.
+  void find_late_plan() {
+    take_cheap_start(problem_, best_, automatic_solver::name, {}, stopped_);
+    if (best_.plan || best_.status == solve_status::infeasible || problem_.graph().num_operations > huge_graph) return;
+    const double known = std::max(best_.lower_bound, problem_.graph().needed_time);
+    solution s = chen_sqrt(problem_.with_known_bound(known));
+    if (s.plan) accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, s.by));
+  }
+
+  /// The closed form of a chain, before anything that may be cut off.
+  void begin_with_closed_form() {
+    const run_clock own({});
+    if (!take_closed_form(problem_, best_, by_part(automatic_solver::name, revolve_solver::name))) return;
+    solution s = best_;
+    s.statistics.seconds = own.seconds();
+    record(revolve_solver::name, s);
+    starts_.push_back(*best_.plan);
+  }
+
   void run_first_parts() {
+    begin_with_closed_form();
     stopped_ = clock_->poll();
     // Each part has a share of what the parts before it left of the limits; most end long before.
     if (stopped_ != stop_reason::none || prove(problem_, best_, clock_->limits(0.06))) return;

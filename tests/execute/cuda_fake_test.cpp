@@ -55,7 +55,7 @@ std::atomic<std::size_t> allocations{0};
 namespace {
 
 using bytes = fake::bytes_vector;
-using kernels = fake::hash_kernels;
+using hashing_kernels = fake::hash_kernels;
 
 /// A random step with its parameters and inputs in memory of the present device.
 struct example : fake::random_step {
@@ -111,7 +111,7 @@ TEST_CASE("steps on several streams compute what the graph computes, whatever th
     const auto streams = static_cast<std::uint32_t>(1 + seed % 4);
     fake::reset(seed);
     {
-      cuda_executor run(x.launches(streams), kernels{});
+      cuda_executor run(x.launches(streams), hashing_kernels{});
       x.bind(run);
       const cuda_stream first = make_cuda_stream(), second = make_cuda_stream();
       const cuda_event between = make_cuda_event();
@@ -144,7 +144,7 @@ TEST_CASE("one stream in memory of the caller needs no events; several need thos
   fake::reset();
   {
     const fake::resident data{bytes(16)}, arena{bytes(static_cast<std::size_t>(x.launches(1).arena_bytes()))};
-    cuda_executor run(x.launches(1), kernels{}, {.arena = cuda_memory(arena.bytes())});
+    cuda_executor run(x.launches(1), hashing_kernels{}, {.arena = cuda_memory(arena.bytes())});
     run.bind(x.x, data.bytes());
     run.run(nullptr);
     CHECK(run.num_events() == 0);
@@ -160,7 +160,7 @@ TEST_CASE("one stream in memory of the caller needs no events; several need thos
     // first and one side on stream 0, the other side on stream 1: one event there, one back. Stream 1 begins behind the
     // first, so behind the caller's work, and stream 0 ends behind stream 1. One more notes the arena's last use.
     const fake::resident data{bytes(16)};
-    cuda_executor run(x.launches(2), kernels{});
+    cuda_executor run(x.launches(2), hashing_kernels{});
     run.bind(x.x, data.bytes());
     CHECK(run.num_events() == 3);
     CHECK(fake::calls("cudaEventCreateWithFlags") == 3);
@@ -192,7 +192,7 @@ TEST_CASE("streams that begin on their own wait for the caller, and it waits for
   CHECK(joints.forks == std::vector<std::uint32_t>{1, 2});
   CHECK(joints.joins == std::vector<std::uint32_t>{1, 2});
   fake::reset();
-  cuda_executor run(launches, kernels{});
+  cuda_executor run(launches, hashing_kernels{});
   CHECK(run.num_events() == 4);  // the begin, two ends, the arena's last use
 }
 
@@ -234,12 +234,12 @@ TEST_CASE("a fault at any call of the runtime is an error, nothing is lost, and 
         return s;
       }();
       std::unique_ptr<cuda_seed> seed;
-      std::unique_ptr<cuda_executor<kernels>> run;
+      std::unique_ptr<cuda_executor<hashing_kernels>> run;
       std::unique_ptr<cuda_captured_step> captured;
       try {
         seed = std::make_unique<cuda_seed>();
-        run = std::make_unique<cuda_executor<kernels>>(x.launches(3), kernels{seed.get(), nullptr},
-                                                       cuda_options{.timing = true, .seed = seed.get()});
+        run = std::make_unique<cuda_executor<hashing_kernels>>(x.launches(3), hashing_kernels{seed.get(), nullptr},
+                                                               cuda_options{.timing = true, .seed = seed.get()});
         x.bind(*run);
         run->run(stream.get(), 1);
         captured = std::make_unique<cuda_captured_step>(run->capture());
@@ -298,7 +298,7 @@ TEST_CASE("a kernel that throws, or leaves an error, is named; the arena is usab
         return;
       }
       if (index(c.operation) == 2 && bad == 3) throw 3;
-      kernels{}(c);
+      hashing_kernels{}(c);
     });
     run.bind(x.x, data.bytes());
     bytes good, after;
@@ -351,7 +351,7 @@ TEST_CASE("a stop request ends the run before its next launch, and the next run 
         std::stop_source stop;
         std::size_t enqueued = 0;
         cuda_executor run(plan, [&](const cuda_call& c) {
-          kernels{}(c);
+          hashing_kernels{}(c);
           if (enqueued++ == last) stop.request_stop();
         });
         x.bind(run);
@@ -378,7 +378,7 @@ TEST_CASE("a stop request does not break a capture") {
     std::stop_source stop;
     stop.request_stop();
     const cuda_stream stream = make_cuda_stream();
-    cuda_executor run(x.launches(3), kernels{});
+    cuda_executor run(x.launches(3), hashing_kernels{});
     x.bind(run);
     throw_on_cuda_error(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
     CHECK(run.run(stream.get(), 4, stop.get_token()) == run_status::done);
@@ -401,7 +401,7 @@ TEST_CASE("a run while another one is enqueuing is refused, and leaves that one 
   const fake::resident data{bytes(16)};
   std::function<void()> inner = [] {};
   cuda_executor run(x.launches(2), [&](const cuda_call& c) {
-    kernels{}(c);
+    hashing_kernels{}(c);
     inner();
   });
   run.bind(x.x, data.bytes());
@@ -431,7 +431,7 @@ TEST_CASE("where waiting for a failed step's work fails too, the next step waits
   bool bad = true;
   const fake::resident data{bytes(16, std::byte{3})};
   cuda_executor run(x.launches(2), [&](const cuda_call& c) {
-    kernels{}(c);
+    hashing_kernels{}(c);
     if (bad && index(c.operation) == 3) {
       fake::the().fail_at = fake::the().counted;  // the wait that follows the throw
       throw std::runtime_error("no such algorithm");
@@ -460,7 +460,7 @@ TEST_CASE("an error from before the step is not put on the step's operations") {
   const diamond x;
   fake::reset();
   const fake::resident data{bytes(16)};
-  cuda_executor run(x.launches(2), kernels{});
+  cuda_executor run(x.launches(2), hashing_kernels{});
   run.bind(x.x, data.bytes());
   fake::the().last = cudaErrorInvalidConfiguration;
   CHECK_THROWS_AS(run.run(nullptr), cuda_error);
@@ -473,7 +473,7 @@ TEST_CASE("a device whose context is lost says so at every step") {
   fake::reset();
   {
     const fake::resident data{bytes(16)};
-    cuda_executor run(x.launches(2), kernels{});
+    cuda_executor run(x.launches(2), hashing_kernels{});
     run.bind(x.x, data.bytes());
     run.run(nullptr);
     fake::the().sticky = fake::the().last = cudaErrorIllegalAddress;
@@ -488,7 +488,7 @@ TEST_CASE("a captured step is replayed a thousand times, each with its seed") {
   const example x(29, 18);
   fake::reset();
   const cuda_seed seed;
-  cuda_executor run(x.launches(3), kernels{&seed, nullptr}, {.seed = &seed});
+  cuda_executor run(x.launches(3), hashing_kernels{&seed, nullptr}, {.seed = &seed});
   x.bind(run);
   const cuda_captured_step captured = run.capture();
   CHECK(captured.graph() != nullptr);
@@ -532,7 +532,7 @@ TEST_CASE("the device's seed is written as it is") {
 TEST_CASE("a step can be part of the caller's own capture") {
   const example x(31, 14);
   fake::reset();
-  cuda_executor run(x.launches(3), kernels{});
+  cuda_executor run(x.launches(3), hashing_kernels{});
   x.bind(run);
   const cuda_stream stream = make_cuda_stream();
   bytes got;
@@ -557,7 +557,7 @@ TEST_CASE("a kernel that waits during a capture is named, and the streams can be
   const fake::resident data{bytes(16)};
   cuda_executor run(x.launches(2), [&](const cuda_call& c) {
     if (waits && index(c.operation) == 1) static_cast<void>(cudaStreamSynchronize(c.stream));
-    kernels{}(c);
+    hashing_kernels{}(c);
   });
   run.bind(x.x, data.bytes());
   try {
@@ -584,28 +584,29 @@ TEST_CASE("the arena is the caller's memory, a pool's or one allocation, of exac
   fake::reset();
   {
     fake::the().most_bytes = size;
-    cuda_executor own(x.launches(2), kernels{});
+    cuda_executor own(x.launches(2), hashing_kernels{});
     CHECK(own.arena().size() == size);
     fake::the().most_bytes = size - 1;
-    CHECK_THROWS_AS(cuda_executor(x.launches(2), kernels{}), cuda_error);
+    CHECK_THROWS_AS(cuda_executor(x.launches(2), hashing_kernels{}), cuda_error);
     fake::the().most_bytes = ~std::size_t{0};
   }
   CHECK(fake::the().held() == 0);
   fake::reset();
   {
     bytes mine(size);
-    cuda_executor run(x.launches(2), kernels{}, {.arena = cuda_memory(std::span(mine))});
+    cuda_executor run(x.launches(2), hashing_kernels{}, {.arena = cuda_memory(std::span(mine))});
     CHECK(run.arena().data() == mine.data());
     CHECK(fake::calls("cudaMalloc") == 0);
-    CHECK_THROWS_AS(cuda_executor(x.launches(2), kernels{}, {.arena = cuda_memory(std::span(mine).first(size - 1))}),
-                    bad_argument);
+    CHECK_THROWS_AS(
+        cuda_executor(x.launches(2), hashing_kernels{}, {.arena = cuda_memory(std::span(mine).first(size - 1))}),
+        bad_argument);
   }
   {
     const cuda_stream stream = make_cuda_stream();
-    cuda_executor run(x.launches(2), kernels{}, {.arena = cuda_memory(size, stream.get())});
+    cuda_executor run(x.launches(2), hashing_kernels{}, {.arena = cuda_memory(size, stream.get())});
     cudaMemPool_t pool{};
     REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
-    cuda_executor other(x.launches(1), kernels{}, {.arena = cuda_memory(size, stream.get(), pool)});
+    cuda_executor other(x.launches(1), hashing_kernels{}, {.arena = cuda_memory(size, stream.get(), pool)});
     x.bind(run);
     bytes got;
     run.run(stream.get(), 1);
@@ -630,7 +631,7 @@ TEST_CASE("an alignment beyond that of cudaMalloc is kept") {
   plan.compute(op_id{0});
   const std::vector<std::int64_t> at{4096};
   fake::reset();
-  cuda_executor run(launch_plan(g, p, plan.steps, {at, 8192, 4096}), kernels{});
+  cuda_executor run(launch_plan(g, p, plan.steps, {at, 8192, 4096}), hashing_kernels{});
   CHECK(reinterpret_cast<std::uintptr_t>(run.arena().data()) % 4096 == 0);
   CHECK(run.arena().size() == 8192);
 }
@@ -638,7 +639,7 @@ TEST_CASE("an alignment beyond that of cudaMalloc is kept") {
 TEST_CASE("what is not bound is refused before anything is enqueued") {
   const diamond x;
   fake::reset();
-  cuda_executor run(x.launches(2), kernels{});
+  cuda_executor run(x.launches(2), hashing_kernels{});
   CHECK_THROWS_WITH_AS(run.run(nullptr), "tensor 0 (x) is not bound to memory; it has 16 bytes", bad_argument);
   CHECK_THROWS_AS(static_cast<void>(run.capture()), bad_argument);
   CHECK(fake::the().list.empty());
@@ -649,7 +650,7 @@ TEST_CASE("times of the launches are read after the step, of replays too") {
   const diamond x;
   fake::reset();
   const fake::resident data{bytes(16)};
-  cuda_executor run(x.launches(2), kernels{}, {.timing = true});
+  cuda_executor run(x.launches(2), hashing_kernels{}, {.timing = true});
   run.bind(x.x, data.bytes());
   CHECK_THROWS_AS(static_cast<void>(run.times()), bad_argument);
   run.run(nullptr);
@@ -673,7 +674,7 @@ TEST_CASE("times of the launches are read after the step, of replays too") {
     REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
     check();
   }
-  cuda_executor plain(x.launches(2), kernels{});
+  cuda_executor plain(x.launches(2), hashing_kernels{});
   CHECK_THROWS_AS(static_cast<void>(plain.times()), bad_argument);
 }
 
@@ -699,7 +700,7 @@ TEST_CASE("debug modes wait for each launch, and poison what belongs to no tenso
     std::vector<std::byte> seen;
     cuda_executor run(launch_plan(g, p, plan.steps, {at, 32, 8}, streams),
                       [&](const cuda_call& call) {
-                        kernels inner;
+                        hashing_kernels inner;
                         fake::enqueue(call.stream, [&seen, out = call.outputs[0], space = call.workspace] {
                           seen.insert(seen.end(), out.begin(), out.end());
                           seen.insert(seen.end(), space.begin(), space.end());
@@ -727,7 +728,7 @@ TEST_CASE("ranges name the operations") {
   const diamond x;
   fake::reset();
   const fake::resident data{bytes(16)};
-  cuda_executor run(x.launches(2), kernels{}, {.ranges = true});
+  cuda_executor run(x.launches(2), hashing_kernels{}, {.ranges = true});
   run.bind(x.x, data.bytes());
   run.run(nullptr);
   REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);

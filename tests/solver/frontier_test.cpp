@@ -83,7 +83,10 @@ TEST_CASE("a time that nothing can have is infeasible, and a stop is heard") {
   source.request_stop();
   trade_off_options options;
   options.run.stop = source.get_token();
-  CHECK(least_memory_for(p, p.graph().needed_time * 2, evict, options).status == solve_status::cancelled);
+  // It has what was there at once: the listed order.
+  const solution stopped = least_memory_for(p, p.graph().needed_time * 2, evict, options);
+  REQUIRE(stopped.has_schedule());
+  CHECK(stopped.time <= 2 * p.graph().needed_time);
 }
 
 TEST_CASE("a frontier is monotone, in the order of its budgets, and within each of them") {

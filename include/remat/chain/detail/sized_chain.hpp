@@ -265,14 +265,19 @@ struct slot_scale {
   }
   std::sort(stages.begin(), stages.end(),
             [](const item& a, const item& b) { return a.time * b.size > b.time * a.size; });
+  room = std::max<std::int64_t>(room, 0);
   double left = static_cast<double>(room);
   std::size_t split = 0;  // the first stage that does not fit whole
   while (split < stages.size() && stages[split].size <= left) left -= stages[split++].size;
+  sum_from_below sum;
+  if (room == 0) {
+    for (std::size_t i = split; i < stages.size(); ++i) sum.add(stages[i].time);
+    return sum.value();
+  }
   if (split == stages.size()) return 0;
   // At every price of a byte, the least of (time, price × size) of each stage, less price × room, is a bound (weak
   // duality); at the rate of the split stage it is the knapsack's.
   const double price = stages[split].time / stages[split].size;
-  sum_from_below sum;
   for (const item& s : stages) sum.add(std::min(s.time, product_below(price, s.size)));
   return std::max(0.0, sum_below(sum.value(), -product_above(price, number_above(room))));
 }

@@ -168,7 +168,7 @@ inline bool take_floor(const problem& p, const offload_bound_result& floor, run_
   return floor.infeasible;
 }
 
-// Of method/detail/cheap_start.hpp, whose definitions need this header: it follows at the end.
+// Of method/detail/cheap_start.hpp, whose definitions need this header: the definitions include it.
 void take_cheap_start(const problem& p, solution& best, std::string_view solver, const run_control& run,
                       stop_reason stopped);
 
@@ -235,6 +235,5 @@ template <class Method, class Solver>
 }  // namespace REMAT_NAMESPACE::detail
 
 #ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/impl/own_method.hpp"
 #endif

@@ -174,7 +174,7 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
     std::vector<std::uint32_t> begins = detail::chen_solve::every_sqrt(cuts);
     begins.insert(begins.begin(), 1);
     accept(p, best, detail::chen_solve::make_steps(length, begins));
-    conclude(p, best, clock, stop_reason::none);
+    conclude(p, best, clock, clock.poll());
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(best, clock);
   }

@@ -4,6 +4,7 @@
 #include "remat/method/detail/own_method.hpp"
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/refine/detail/retention.hpp"
 

@@ -1,43 +1,48 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSL-1.0
-# compare.sh [COMPILER]: processor seconds to compile
+# compare.sh [COMPILER]: processor seconds to compile, by $CXX or g++ without an argument,
 # - each umbrella (syntax only) beside the standard headers that its headers include: a ratio, which travels between machines;
 # - a program (-O2) that builds a problem and calls no solver, evict, or auto: header-only, and in the compiled form.
-# Each figure is the least of three runs. Nothing here passes or fails; tests/headers/size.cmake holds the umbrellas' size.
+# Each figure is one run. A compile that fails ends all, with the compiler's message; tests/headers/size.cmake holds the
+# umbrellas' size.
 set -euo pipefail
 export LC_ALL=C
-compiler=${1:-g++}
+compiler=${1:-${CXX:-g++}}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 TIMEFORMAT='%U %S'
 
-seconds() {  # FILE FLAGS…: least processor time of three runs
-  local file=$1 best=
+fail() { echo "compare.sh: $*" >&2; exit 1; }
+compile() { "$compiler" -std=c++20 "-I$root/include" "$@"; }
+# seconds FILE FLAG…: compiles FILE; `taken` becomes the processor time, user and system. It must not run in a subshell,
+# which bash lets go on after a command that fails.
+seconds() {
+  local file=$1
   shift
-  for _ in 1 2 3; do
-    local t
-    t=$({ time "$compiler" -std=c++20 "-I$root/include" "$@" "$file" 2>&3; } 3>&2 2>&1 | awk '{ printf "%.2f", $1 + $2 }')
-    if [ -z "$best" ] || awk -v a="$t" -v b="$best" 'BEGIN { exit !(a < b) }'; then best=$t; fi
-  done
-  echo "$best"
+  rm -f "$scratch/out.o"
+  { time compile "$@" "$file" 2>&3; } 3>&2 2>"$scratch/time" || fail "$compiler does not compile ${file##*/} with $*"
+  case " $* " in *' -c '*) [ -s "$scratch/out.o" ] || fail "$compiler wrote no object file of ${file##*/}" ;; esac
+  taken=$(awk '{ printf "%.2f", $1 + $2 }' "$scratch/time")
 }
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else printf "unknown" }'; }
 
 for umbrella in remat solvers execute; do
   echo "#include \"remat/$umbrella.hpp\"" >"$scratch/$umbrella.cpp"
-  "$compiler" -std=c++20 "-I$root/include" -M "$scratch/$umbrella.cpp" | tr ' \\' '\n\n' | grep "$root/include" |
-    xargs grep -h '^#include <' | sort -u >"$scratch/standard.cpp"
-  standard=$(seconds "$scratch/standard.cpp" -fsyntax-only)
+  compile -M "$scratch/$umbrella.cpp" >"$scratch/needed" || fail "$compiler does not find the headers of $umbrella.hpp"
+  tr ' \\' '\n\n' <"$scratch/needed" | grep "^$root/include/" >"$scratch/headers" || fail "$compiler -M lists no header of remat"
+  xargs grep -h '^#include <' <"$scratch/headers" | sort -u >"$scratch/standard.cpp"
+  seconds "$scratch/standard.cpp" -fsyntax-only
+  standard=$taken
   for form in '' -DREMAT_SEPARATE_COMPILATION; do
-    library=$(seconds "$scratch/$umbrella.cpp" -fsyntax-only $form)
-    echo "$umbrella.hpp ${form:-header-only}: $library s, its standard headers $standard s, ratio $(ratio "$library" "$standard")"
+    seconds "$scratch/$umbrella.cpp" -fsyntax-only $form
+    echo "$umbrella.hpp ${form:-header-only}: $taken s, its standard headers $standard s, ratio $(ratio "$taken" "$standard")"
   done
 done
 
 for solver in none evict automatic; do
   {
-    [ "$solver" = none ] || echo "#include \"remat/solver/$solver.hpp\""
+    [ "$solver" = none ] || echo "#include \"remat/method/$solver.hpp\""
     cat <<'PROGRAM'
 #include "remat/remat.hpp"
 int main() {
@@ -56,9 +61,9 @@ PROGRAM
     echo "}"
   } >"$scratch/$solver.cpp"
   for form in '' -DREMAT_SEPARATE_COMPILATION; do
-    t=$(seconds "$scratch/$solver.cpp" -O2 -c -o "$scratch/out.o" $form)
-    declare "time_$solver${form:+_compiled}=$t"
-    echo "program, solver $solver, ${form:-header-only}: $t s"
+    seconds "$scratch/$solver.cpp" -O2 -c -o "$scratch/out.o" $form
+    name=none${form:+_compiled}
+    if [ "$solver" = none ]; then declare "$name=$taken"; fi
+    echo "program, solver $solver, ${form:-header-only}: $taken s, $(ratio "$taken" "${!name}") x the program without a solver"
   done
 done
-echo "compiled form, evict / none: $(ratio "$time_evict_compiled" "$time_none_compiled"), auto / none: $(ratio "$time_automatic_compiled" "$time_none_compiled")"

@@ -61,7 +61,7 @@ def solve(args, task):
         command += ["--gap", str(args.gap)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in run.stdout.splitlines()]
-    if len(lines) != len(budgets):
+    if run.returncode not in (0, 1) or len(lines) != len(budgets):
         raise RuntimeError(" ".join(command) + ": " + run.stderr.strip())
     rows = []
     for budget, line in zip(budgets, lines):

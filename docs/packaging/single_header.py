@@ -3,7 +3,7 @@
 """Writes remat as one header.
 
     python3 docs/packaging/single_header.py -o remat.hpp                           # all that needs the standard library alone
-    python3 docs/packaging/single_header.py -o remat.hpp remat/method/exact.hpp    # one solver: a fifth of it, fast to compile
+    python3 docs/packaging/single_header.py -o remat.hpp remat/method/exact.hpp    # one solver: less than half of it, faster to compile
 
 Each header stands where the preprocessor would first meet it. The result is header-only: it has no compiled form. Give a
 header of an optional package, such as remat/io/training_graph_json.hpp, and the result includes that package's headers.

@@ -3,7 +3,8 @@
 # execute.hpp together include every public header that needs the standard library alone, and no other; solvers.hpp has
 # those of bound/, refine/, treewidth/, hierarchy/, mip/, method/ and solver/ (but for what describes solvers and
 # solutions), execute.hpp those of memory/ and execute/. src.hpp includes every definition in impl/ that needs the standard
-# library alone, src_COMPONENT.hpp those of each further component. docs/README.md lists every public header, with a link;
+# library alone, src_COMPONENT.hpp those of each further component. docs/README.md lists every public header, with a link, below
+# the heading of its room;
 # the headers to which docs/CHANGELOG.md sends users of earlier ones are there.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
@@ -71,6 +72,17 @@ set(extra ${listed})
 list(REMOVE_ITEM extra ${public})
 foreach(header IN LISTS extra)
   message(SEND_ERROR "docs/README.md lists ${header}, which is no public header")
+endforeach()
+list(REMOVE_ITEM listed ${extra})
+foreach(header IN LISTS listed)  # below the heading of its room
+  get_filename_component(room "${header}" DIRECTORY)
+  string(FIND "${page}" "](../include/remat/${header}) |" at)
+  string(SUBSTRING "${page}" 0 ${at} before)
+  string(FIND "${before}" "\n### " heading REVERSE)
+  string(SUBSTRING "${before}" ${heading} -1 below)
+  if(room AND NOT below MATCHES "^\n### ${room}\n")
+    message(SEND_ERROR "docs/README.md lists ${header} below another heading than \"### ${room}\"")
+  endif()
 endforeach()
 
 file(STRINGS "${INCLUDE}/../../docs/CHANGELOG.md" rows REGEX "^\\| `[^`]+\\.(hpp|cuh)` \\|")

@@ -16,7 +16,7 @@ build = pathlib.Path(sys.argv[1])
 presets = {p["name"]: p.get("targets") for p in json.loads((root / "CMakePresets.json").read_text())["buildPresets"]}
 mistakes = []
 programs = set()
-for page in [root / "README.md", root / "examples/README.md", *sorted((root / "docs").glob("**/*.md"))]:
+for page in [root / "README.md", root / "bench/README.md", root / "examples/README.md", *sorted((root / "docs").glob("**/*.md"))]:
     text = page.read_text(encoding="utf-8")
     for block in re.findall(r"^```sh\n(.*?)^```|((?:^    .*\n)+)", text, re.M | re.S):
         commands = "".join(block)

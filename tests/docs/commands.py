@@ -10,26 +10,27 @@ import re
 import subprocess
 import sys
 
+from pages import ROOT, blocks, pages
+
 MOST_OBJECTS = 40  # a file of each room, and the program's
-root = pathlib.Path(__file__).resolve().parents[2]
 build = pathlib.Path(sys.argv[1])
-presets = {p["name"]: p.get("targets") for p in json.loads((root / "CMakePresets.json").read_text())["buildPresets"]}
+presets = {p["name"]: p.get("targets") for p in json.loads((ROOT / "CMakePresets.json").read_text())["buildPresets"]}
 mistakes = []
 programs = set()
-for page in [root / "README.md", root / "bench/README.md", root / "examples/README.md", *sorted((root / "docs").glob("**/*.md"))]:
-    text = page.read_text(encoding="utf-8")
-    for block in re.findall(r"^```sh\n(.*?)^```|((?:^    .*\n)+)", text, re.M | re.S):
-        commands = "".join(block)
+for page in pages():
+    for _, kind, commands in blocks(page):
+        if kind != "shell":
+            continue
         for preset, rest in re.findall(r"cmake --build --preset (\w+)([^\n&;]*)", commands):
             targets = re.search(r"--target\s+(\S.*)", rest)
             if not targets and not presets[preset]:
-                mistakes.append(f"{page.relative_to(root)}: cmake --build --preset {preset} names no --target: it builds all")
+                mistakes.append(f"{page.relative_to(ROOT)}: cmake --build --preset {preset} names no --target: it builds all")
                 continue
             built = targets[1].split() if targets else presets[preset]
             for name in re.findall(rf"build/{preset}/examples/([\w-]+)", commands):
                 programs.add(name)
                 if name not in built:
-                    mistakes.append(f"{page.relative_to(root)}: {name} is run, but not a target of {' '.join(built)}")
+                    mistakes.append(f"{page.relative_to(ROOT)}: {name} is run, but not a target of {' '.join(built)}")
 if "remat-plan" not in programs:
     mistakes.append("README.md does not show how to build and run remat-plan")
 

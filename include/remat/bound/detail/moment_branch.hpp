@@ -134,7 +134,7 @@ class search {
       const double at = std::min(flow == 0 && n.price > 0 ? n.price : meet, cut_.highest_price());
       const double cost = cut_.price(at, stop_);
       ++best_.flows;
-      const double value = sum_below(cost, -product_above(at, number_above(free_bytes)));
+      const double value = less_rent(cost, at, free_bytes);
       if (value > bound) {
         bound = value;
         n.price = at;

@@ -161,7 +161,7 @@ class search {
       const double upper = left.time + meet * static_cast<double>(left.bytes - free_bytes);
       if (upper <= x.value + options_.tolerance) break;
       const double at = std::min(flow == 0 && start > 0 ? start : std::max(0.0, meet), cut_.highest_price());
-      const double value = sum_below(cut_.price(at, stop_), -product_above(at, number_above(free_bytes)));
+      const double value = less_rent(cut_.price(at, stop_), at, free_bytes);
       ++flows_;
       if (value > x.value) {
         x.value = value;

@@ -443,9 +443,8 @@ class bound_search {
       if (fitting.penalty == 0 && fitting.device_bytes <= room_ && fitting.host_bytes <= problem_.host_budget())
         if (const double time = time_of(fitting); time < choice_.time) choice_ = {moment_, limit_, fixed_, m, time};
     }
-    const double value = sum_below(least, -product_above(m.device, number_above(room_)));
-    if (!(m.host > 0)) return value;
-    return sum_below(value, -product_above(m.host, number_above(problem_.host_budget())));
+    const double value = less_rent(least, m.device, room_);
+    return m.host > 0 ? less_rent(value, m.host, problem_.host_budget()) : value;
   }
 
   /// Adds the value of a choice as a function of the multipliers.

@@ -51,11 +51,6 @@ struct analysis_state {
   std::vector<line> lines;  // from all budgets so far
 };
 
-/// Returns a lower bound on value − price × bytes.
-inline double less_rent(double value, double price, std::int64_t bytes) {
-  return sum_below(value, -product_above(price, number_above(bytes)));
-}
-
 /// Chooses the moments to try, in turn.
 class moment_order {
  public:

@@ -279,7 +279,7 @@ struct slot_scale {
   // duality); at the rate of the split stage it is the knapsack's.
   const double price = stages[split].time / stages[split].size;
   for (const item& s : stages) sum.add(std::min(s.time, product_below(price, s.size)));
-  return std::max(0.0, sum_below(sum.value(), -product_above(price, number_above(room))));
+  return std::max(0.0, less_rent(sum.value(), price, room));
 }
 
 /// Sums over the stages that bound the values in a table.

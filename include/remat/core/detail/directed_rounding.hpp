@@ -42,6 +42,11 @@ namespace REMAT_NAMESPACE::detail {
 /// Returns a number that is at least `n`. Precondition: n is not the least number.
 [[nodiscard]] inline double number_above(std::int64_t n) noexcept { return -number_below(-n); }
 
+/// Returns a number that is at most `value` − `price` × `bytes`. Precondition: price ≥ 0.
+[[nodiscard]] inline double less_rent(double value, double price, std::int64_t bytes) noexcept {
+  return sum_below(value, -product_above(price, number_above(bytes)));
+}
+
 /// A sum of numbers that are not negative, rounded down: at most the exact sum, and equal to it if no addition was
 /// rounded. Otherwise it is short by at most 2^−52 + n² × 2^−103 of the sum of n numbers.
 class sum_from_below {

@@ -235,8 +235,7 @@ class backward_search : private backward_states<backward_search>, public search_
       price = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
       if (!(price > 0)) break;
       ++cuts_;
-      const double rent = product_above(price, number_above(room));
-      const double bound = sum_below(least, sum_below(cut_.price(price, stop), -rent));
+      const double bound = sum_below(least, less_rent(cut_.price(price, stop), price, room));
       if (bound > value) {
         value = bound;
         start = price;

@@ -565,8 +565,8 @@ class copying_search : private backward_states<copying_search>, public search_en
     offload_multipliers m = a.multipliers;
     for (int flow = 0; flow < flows; ++flow) {
       m.device = std::min(m.device, cut_.highest_price());
-      double value = sum_below(cut_.price(m, stop), -product_above(m.device, number_above(room)));
-      if (m.host > 0) value = sum_below(value, -product_above(m.host, number_above(host_budget_)));
+      double value = less_rent(cut_.price(m, stop), m.device, room);
+      if (m.host > 0) value = less_rent(value, m.host, host_budget_);
       if (value > best) {
         best = value;
         best_price = m.device;

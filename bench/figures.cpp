@@ -19,9 +19,11 @@
 #include <limits>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/automatic.hpp"
@@ -47,15 +49,13 @@ struct row {
 };
 
 std::vector<row> peers() {
-  const std::filesystem::path folder = std::filesystem::path(REMAT_BENCH_DATA) / "peers";
+  const std::filesystem::path folder = std::filesystem::path(REMAT_TEST_DATA) / "peers";
   const auto evictions = test::read_csv(folder / "eviction.csv"), bounds = test::read_csv(folder / "bounds.csv");
   std::vector<row> rows;
   for (std::size_t i = 0; i < std::min(evictions.size(), bounds.size()); ++i) {
     const auto &e = evictions[i], &l = bounds[i];
-    if (e[0] != l[0] || e[2] != l[2]) {
-      std::fprintf(stderr, "the two files disagree in row %zu\n", i + 2);
-      std::exit(2);
-    }
+    if (e[0] != l[0] || e[2] != l[2])
+      throw std::runtime_error("eviction.csv and bounds.csv disagree in row " + std::to_string(i + 2));
     row r;
     r.graph = e[0];
     r.fraction = std::stod(e[2]);
@@ -93,21 +93,22 @@ double median(std::vector<double> values) {
   return n % 2 != 0 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   double seconds = 10;
   unsigned threads = 2;
-  std::string solvers = "no_remat,chen_sqrt,chen_greedy,revolve,rotor,evict,refined", only;
+  std::vector<std::string> solvers{"no_remat", "chen_sqrt", "chen_greedy", "revolve", "rotor", "evict", "refined"};
+  std::string only;
   double only_fraction = 0;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string key = argv[i], value = argv[i + 1];
-    if (key == "--seconds") seconds = std::stod(value);
-    if (key == "--threads") threads = static_cast<unsigned>(std::stoul(value));
-    if (key == "--solvers") solvers = value;
-    if (key == "--graph") only = value;
-    if (key == "--fraction") only_fraction = std::stod(value);
-  }
+  bench::command_line app("figures",
+                          "Overhead, gap and processor time of solvers on every bundled graph, beside the eviction and "
+                          "the bound of tests/data/peers, as CSV; at the end, what the rows come to.");
+  app.number("--seconds", seconds, "The limit of each solve", 0.0, 1e6);
+  app.number("--threads", threads, "Threads of each solve; 0: all cores");
+  app.list("--solvers", solvers, "Solvers", "NAME,…",
+           {"no_remat", "chen_sqrt", "chen_greedy", "revolve", "rotor", "evict", "refined", "auto"});
+  app.text("--graph", only, "One bundled graph alone, such as vgg16-b64-224; without it, all", "NAME");
+  app.number("--fraction", only_fraction, "One budget alone, a part of the peak; 0: all", 0.0, 1.0);
+  if (!app.read(argc, argv)) return 0;
   run_control run;
   run.threads = threads;
   run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
@@ -138,7 +139,7 @@ int main(int argc, char** argv) {
     if ((!only.empty() && r.graph != only) || (only_fraction != 0 && r.fraction != only_fraction)) continue;
     auto at = read.find(r.graph);
     if (at == read.end()) {
-      std::filesystem::path file = std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / (r.graph + ".json");
+      std::filesystem::path file = std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (r.graph + ".json");
       if (!std::filesystem::exists(file)) file = file.parent_path() / "rk" / file.filename();
       at = read.emplace(r.graph, read_training_step(file).instance).first;
     }
@@ -154,12 +155,8 @@ int main(int argc, char** argv) {
     reached += bound.infeasible || bound.lower_bound / base - 1 >= r.bound + needed - 5.1e-6;
     impossible += std::isinf(r.bound);
     proven += std::isinf(r.bound) && bound.infeasible;
-    for (const std::string& name : test::csv_fields(solvers)) {
+    for (const std::string& name : solvers) {
       const auto solver = known.find(name);
-      if (solver == known.end()) {
-        std::fprintf(stderr, "no solver is called %s\n", name.c_str());
-        return 2;
-      }
       // The answer with its bound; the processor time of evict is without it, as its rival's is.
       solution s;
       const auto begin = std::chrono::steady_clock::now();
@@ -203,6 +200,7 @@ int main(int argc, char** argv) {
       }
     }
   }
+  if (rows == 0) throw shared::usage_error("tests/data/peers has no row for this --graph and --fraction");
   std::fprintf(stderr, "%zu rows; bound reaches the peer's on %zu; %zu of %zu infeasible rows proven\n", rows, reached,
                proven, impossible);
   if (known_rows + open > 0)
@@ -218,4 +216,10 @@ int main(int argc, char** argv) {
   if (worst_ratio > 0)
     std::fprintf(stderr, "largest part of the first eviction's gap that is left, if over 5 %%: %.2f\n", worst_ratio);
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("figures", [&] { return run(argc, argv); });
 }

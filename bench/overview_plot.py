@@ -5,15 +5,11 @@
 
 Needs matplotlib (Debian: python3-matplotlib). Takes half a minute.
 """
+import argparse
 import json
 import subprocess
 import sys
 import tempfile
-
-import matplotlib
-
-matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 GIB = 2.0**30
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#777777"
@@ -35,8 +31,22 @@ def memory_over_time(program, graph, budget, solver):
     return [p[0] * 1e3 for p in points], [p[1] / GIB for p in points]
 
 
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", metavar="PROGRAM", help="remat-plan")
+    parser.add_argument("graph", metavar="GRAPH.json", help="a training graph")
+    parser.add_argument("out", metavar="OUT.png", help="the picture")
+    return parser.parse_args()
+
+
 def main():
-    program, graph, out = sys.argv[1:]
+    given = arguments()
+    program, graph, out = given.program, given.graph, given.out
+    import matplotlib  # not before --help, which needs no package
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 
     half = None
@@ -63,4 +73,5 @@ def main():
     figure.savefig(out, dpi=150)
 
 
-main()
+if __name__ == "__main__":
+    main()

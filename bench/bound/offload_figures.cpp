@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/bound/offload.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
-#include "support/csv.hpp"
 #include "support/graph_files.hpp"
 #include "support/processor_time.hpp"
 
@@ -34,46 +34,8 @@ struct settings {
   double latency = 1e-5;
   std::string only{};
   std::vector<double> fractions{0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2}, links{12, 25, 64, 450};
-  std::filesystem::path folder = std::filesystem::path(REMAT_BENCH_DATA) / "graphs";
+  std::filesystem::path folder = std::filesystem::path(REMAT_TEST_DATA) / "graphs";
 };
-
-std::vector<double> numbers(const std::string& text) {
-  std::vector<double> out;
-  for (const std::string& f : test::csv_fields(text)) out.push_back(std::stod(f));
-  return out;
-}
-
-settings read_settings(int argc, char** argv) {
-  settings out;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string key = argv[i], value = argv[i + 1];
-    const auto whole = [&] { return static_cast<std::uint32_t>(std::stoul(value)); };
-    if (key == "--graph") {
-      out.only = value;
-    } else if (key == "--graphs") {
-      out.folder = value;
-    } else if (key == "--fractions") {
-      out.fractions = numbers(value);
-    } else if (key == "--links") {
-      out.links = numbers(value);
-    } else if (key == "--latency") {
-      out.latency = std::stod(value);
-    } else if (key == "--moments") {
-      out.options.moments = whole();
-    } else if (key == "--flows") {
-      out.options.flows = whole();
-    } else if (key == "--nodes") {
-      out.options.branch_nodes = whole();
-    } else if (key == "--releases") {
-      out.options.releases = whole();
-    } else if (key == "--seconds") {
-      out.options.run.time_limit = std::chrono::nanoseconds(std::llround(std::stod(value) * 1e9));
-    } else {
-      throw bad_argument(key + " is no option");
-    }
-  }
-  return out;
-}
 
 void print_rows(const std::string& name, const problem& p, const settings& s) {
   turnaround_analysis analysis(p);
@@ -97,22 +59,37 @@ void print_rows(const std::string& name, const problem& p, const settings& s) {
   }
 }
 
+int run(int argc, char** argv) {
+  settings s;
+  double seconds = 0;
+  bench::command_line app("offload_figures",
+                          "The lower bound for recomputation and copies together, beside the one without copies, with "
+                          "links of several speeds, as CSV. On the bundled graphs, or a folder of yours.");
+  app.text("--graph", s.only, "One graph alone, such as rk/unet; without it, all", "NAME");
+  app.list("--fractions", s.fractions, "Budgets as parts of the baseline's peak", "F,…");
+  app.list("--links", s.links, "Links in GB/s, each way", "SPEED,…");
+  app.number("--latency", s.latency, "Seconds of latency of a link", 0.0, 1e6);
+  app.number("--moments", s.options.moments, "As offload_bound_options says");
+  app.number("--flows", s.options.flows, "As offload_bound_options says");
+  app.number("--releases", s.options.releases, "As offload_bound_options says");
+  app.number("--nodes", s.options.branch_nodes, "As offload_bound_options says");
+  app.number("--seconds", seconds, "The limit of each bound; 0: none", 0.0, 1e6);
+  app.folder("--graphs", s.folder, "A folder of training graphs; without it, the bundled ones");
+  if (!app.read(argc, argv)) return 0;
+  if (seconds > 0) s.options.run.time_limit = std::chrono::nanoseconds(std::llround(seconds * 1e9));
+  std::puts(
+      "graph,operations,fraction,budget,link_gb_s,turnaround,bound,choice,moment,before,after,multiplier,host_bytes,"
+      "offloaded,again,moments,flows,processor");
+  for (const std::filesystem::path& file : test::graphs_in(s.folder)) {
+    const std::string name = std::filesystem::relative(file, s.folder).replace_extension().string();
+    if (!s.only.empty() && name != s.only) continue;
+    print_rows(name, read_training_step(file).instance, s);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const settings s = read_settings(argc, argv);
-    std::puts(
-        "graph,operations,fraction,budget,link_gb_s,turnaround,bound,choice,moment,before,after,multiplier,host_bytes,"
-        "offloaded,again,moments,flows,processor");
-    for (const std::filesystem::path& file : test::graphs_in(s.folder)) {
-      const std::string name = std::filesystem::relative(file, s.folder).replace_extension().string();
-      if (!s.only.empty() && name != s.only) continue;
-      print_rows(name, read_training_step(file).instance, s);
-    }
-    return 0;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "offload_figures: %s\n", e.what());
-    return 2;
-  }
+  return shared::run_program("offload_figures", [&] { return run(argc, argv); });
 }

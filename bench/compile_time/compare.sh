@@ -7,6 +7,10 @@
 # umbrellas' size.
 set -euo pipefail
 export LC_ALL=C
+case ${1:-} in
+  -h | --help) sed -n '3,7s/^# //p' "$0"; exit 0 ;;
+  -*) echo "compare.sh: $1: expected a compiler (--help says more)" >&2; exit 2 ;;
+esac
 compiler=${1:-${CXX:-g++}}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 scratch=$(mktemp -d)

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/method/offload.hpp"
@@ -39,42 +40,6 @@ struct settings {
   std::vector<double> fractions{0.6, 0.4}, speeds{25, 64};
   std::vector<std::filesystem::path> graphs{};
 };
-
-std::vector<double> numbers(const std::string& list) {
-  std::vector<double> out;
-  for (std::size_t at = 0; at < list.size();) {
-    std::size_t read = 0;
-    out.push_back(std::stod(list.substr(at), &read));
-    at += read + 1;
-  }
-  return out;
-}
-
-settings read_settings(int argc, char** argv) {
-  settings out;
-  for (int i = 1; i < argc; ++i) {
-    const std::string key = argv[i];
-    if (key.rfind("--", 0) != 0) {
-      out.graphs.emplace_back(key);
-      continue;
-    }
-    if (i + 1 == argc) throw bad_argument(key + ": its value is missing");
-    const std::string value = argv[++i];
-    if (key == "--seconds")
-      out.seconds = std::stod(value);
-    else if (key == "--step")
-      out.step = std::stod(value);
-    else if (key == "--steps")
-      out.steps = std::stoull(value);
-    else if (key == "--fractions")
-      out.fractions = numbers(value);
-    else if (key == "--speeds")
-      out.speeds = numbers(value);
-    else
-      throw bad_argument(key + ": there is no such option");
-  }
-  return out;
-}
 
 struct worst {
   double planned = 0, slow = 0, host = 1;
@@ -119,36 +84,47 @@ void measure(const training_step& in, const problem& p, const schedule& plan, do
   std::fflush(stdout);
 }
 
+int run(int argc, char** argv) {
+  settings how;
+  bench::command_line app("copy_makespan",
+                          "Does a step with copies take the time that was simulated? Schedules of `offload` run with "
+                          "stand-in kernels that take the planned times, with the planned link and one that is twice "
+                          "as slow: simulated and measured times, as CSV. On graphs of yours, or bundled ones "
+                          "(tests/data/graphs).");
+  app.number("--seconds", how.seconds, "The limit of each solve", 0.0, 1e6);
+  app.number("--step", how.step, "Seconds to which a step is scaled", 0.0, 1e6);
+  app.number<std::uint64_t>("--steps", how.steps, "Steps, of which the fastest counts", 1);
+  app.list("--fractions", how.fractions, "Budgets as parts of the peak", "F,…");
+  app.list("--speeds", how.speeds, "Links in GB/s, each way", "SPEED,…");
+  app.files(how.graphs, "Training graphs")->required();
+  if (!app.read(argc, argv)) return 0;
+  std::printf(
+      "graph,budget,GB/s,computes,copies,waits,simulated,measured,error,slow_simulated,slow_measured,slow_error,"
+      "arena,host_load,host_arena\n");
+  worst all;
+  for (const std::filesystem::path& file : how.graphs) {
+    const training_step in = read_training_step(file);
+    for (const double speed : how.speeds)
+      for (const double fraction : how.fractions) {
+        const auto budget =
+            static_cast<std::int64_t>(static_cast<double>(in.instance.graph().baseline_peak) * fraction);
+        const problem p =
+            in.instance.with_budget(budget).with_link({.out = speed * 1e9, .in = speed * 1e9, .latency = 1e-5});
+        offload_options options{.gap = 0};
+        options.run.time_limit = std::chrono::nanoseconds(std::llround(how.seconds * 1e9));
+        const solution s = offload(p, options);
+        if (s.plan) measure(in, p, *s.plan, fraction, speed, how, all);
+      }
+  }
+  std::fprintf(stderr,
+               "worst: %.2f %% from the simulated time, %.2f %% with the slow link; host arena %.4f of its load\n",
+               all.planned * 100, all.slow * 100, all.host);
+  if (all.wrong) std::fprintf(stderr, "NOT the same outputs or memory\n");
+  return all.wrong ? 1 : 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const settings how = read_settings(argc, argv);
-    std::printf(
-        "graph,budget,GB/s,computes,copies,waits,simulated,measured,error,slow_simulated,slow_measured,slow_error,"
-        "arena,host_load,host_arena\n");
-    worst all;
-    for (const std::filesystem::path& file : how.graphs) {
-      const training_step in = read_training_step(file);
-      for (const double speed : how.speeds)
-        for (const double fraction : how.fractions) {
-          const auto budget =
-              static_cast<std::int64_t>(static_cast<double>(in.instance.graph().baseline_peak) * fraction);
-          const problem p =
-              in.instance.with_budget(budget).with_link({.out = speed * 1e9, .in = speed * 1e9, .latency = 1e-5});
-          offload_options options{.gap = 0};
-          options.run.time_limit = std::chrono::nanoseconds(std::llround(how.seconds * 1e9));
-          const solution s = offload(p, options);
-          if (s.plan) measure(in, p, *s.plan, fraction, speed, how, all);
-        }
-    }
-    std::fprintf(stderr,
-                 "worst: %.2f %% from the simulated time, %.2f %% with the slow link; host arena %.4f of its load\n",
-                 all.planned * 100, all.slow * 100, all.host);
-    if (all.wrong) std::fprintf(stderr, "NOT the same outputs or memory\n");
-    return all.wrong ? 1 : 0;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "copy_makespan: %s\n", e.what());
-    return 2;
-  }
+  return shared::run_program("copy_makespan", [&] { return run(argc, argv); });
 }

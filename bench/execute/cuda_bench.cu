@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
 #include "remat/execute/kernels.hpp"
@@ -381,32 +382,25 @@ int run_all(std::size_t samples, const std::string& csv) {
   return 0;
 }
 
+int run(int argc, char** argv) {
+  bool quick = false, only_device = false;
+  std::string csv;
+  ::bench::command_line app("cuda_bench",
+                            "What the CUDA executor costs for each launch, eager and replayed, beside a hand-written "
+                            "loop over the same kernels, streams and events; and what a capture costs. It needs a GPU, "
+                            "and takes no graph.");
+  app.add_flag("--quick", quick, "Take fewer samples");
+  app.add_flag("--device", only_device, "Only print the versions of driver and runtime, and the device");
+  app.text("--csv", csv, "Write the table as CSV, too", "FILE");
+  if (!app.read(argc, argv)) return 0;
+  if (!shared::found_cuda_device()) return shared::skipped;
+  print_device();
+  if (only_device) return 0;
+  return run_all(quick ? 11 : 201, csv);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::size_t samples = 201;
-  std::string csv;
-  bool only_device = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    if (name == "--quick") {
-      samples = 11;
-    } else if (name == "--device") {
-      only_device = true;
-    } else if (name == "--csv" && i + 1 < argc) {
-      csv = argv[++i];
-    } else {
-      std::fprintf(stderr, "%s is no option; --quick, --device and --csv FILE are\n", argv[i]);
-      return 2;
-    }
-  }
-  try {
-    if (!shared::found_cuda_device()) return shared::skipped;
-    print_device();
-    if (only_device) return 0;
-    return run_all(samples, csv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  return shared::run_program("cuda_bench", [&] { return run(argc, argv); });
 }

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/plan.hpp"
@@ -42,7 +43,7 @@ struct settings {
   run_control run{};
   std::string solver = "auto", only{};
   std::vector<double> fractions{0.9, 0.8, 0.7, 0.6, 0.5};
-  std::filesystem::path folder = std::filesystem::path(REMAT_BENCH_DATA) / "graphs";
+  std::filesystem::path folder = std::filesystem::path(REMAT_TEST_DATA) / "graphs";
 };
 
 /// What the rows come to.
@@ -65,32 +66,6 @@ solve_function solver_named(const std::string& name) {
   if (name == "refined") return with(refined);
   if (name == "evict") return with(evict);
   throw bad_argument("--solver " + name + ": expected auto, refined or evict");
-}
-
-settings read_settings(int argc, char** argv) {
-  settings out;
-  out.run.time_limit = std::chrono::seconds(3);
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string key = argv[i], value = argv[i + 1];
-    if (key == "--seconds") {
-      out.run.time_limit = std::chrono::nanoseconds(std::llround(std::stod(value) * 1e9));
-    } else if (key == "--work") {
-      out.run.work_limit = std::stoull(value);
-      out.run.time_limit = std::chrono::nanoseconds::max();
-    } else if (key == "--solver") {
-      out.solver = value;
-    } else if (key == "--graph") {
-      out.only = value;
-    } else if (key == "--graphs") {
-      out.folder = value;
-    } else if (key == "--fractions") {
-      out.fractions.clear();
-      for (const std::string& f : test::csv_fields(value)) out.fractions.push_back(std::stod(f));
-    } else {
-      throw bad_argument(key + " is no option");
-    }
-  }
-  return out;
 }
 
 double median(std::vector<double> values) {
@@ -131,7 +106,24 @@ void measure(const std::string& name, const problem& p, std::int64_t baseline_ar
   if (!std::isnan(loss)) sum.losses.push_back(loss);
 }
 
-int run(const settings& set) {
+int run(int argc, char** argv) {
+  settings set;
+  double seconds = 3;
+  std::uint64_t work = 0;
+  bench::command_line app("fit_arena_figures",
+                          "What it costs that the budget binds the arena in place of the peak, as CSV; at the end, "
+                          "what the rows come to. On the bundled graphs, or a folder of yours.");
+  app.number("--seconds", seconds, "The limit of each solve", 0.0, 1e6);
+  app.number("--work", work, "The limit of each solve in work, in place of --seconds; 0: none");
+  app.text("--solver", set.solver, "The solver", "NAME", {"auto", "refined", "evict"});
+  app.text("--graph", set.only, "One graph alone, such as unet5-b16-256; without it, all", "NAME");
+  app.list("--fractions", set.fractions, "Budgets as parts of the baseline's arena", "F,…");
+  app.folder("--graphs", set.folder, "A folder of training graphs; without it, the bundled ones");
+  if (!app.read(argc, argv)) return 0;
+  if (work != 0)
+    set.run.work_limit = work;
+  else
+    set.run.time_limit = std::chrono::nanoseconds(std::llround(seconds * 1e9));
   const solve_function solve = solver_named(set.solver);
   totals sum;
   std::printf(
@@ -160,7 +152,6 @@ int run(const settings& set) {
 
 }  // namespace
 
-int main(int argc, char** argv) try { return run(read_settings(argc, argv)); } catch (const std::exception& e) {
-  std::fprintf(stderr, "fit_arena_figures: %s\n", e.what());
-  return 2;
+int main(int argc, char** argv) {
+  return shared::run_program("fit_arena_figures", [&] { return run(argc, argv); });
 }

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "google_benchmark.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/kernels.hpp"
@@ -305,3 +306,13 @@ BENCHMARK(assigning)->Arg(1)->Arg(2)->Arg(8)->Unit(benchmark::kMillisecond);
 BENCHMARK(planning)->Unit(benchmark::kMillisecond);
 
 }  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_benchmarks(
+      argc, argv,
+      R"(What the host executor costs for each operation, with kernels that do nothing, beside a hand-written loop over the same
+calls; how long a plan takes; streams for 100,000 steps. The steps are made by a rule.
+
+hand_written (the rival); executor/plain/THREADS and executor/timed/THREADS; callable/CACHES/THREADS and
+table/CACHES/THREADS, where 0 threads is the hand-written loop; one_operation/THREADS; assigning/STREAMS; planning.)");
+}

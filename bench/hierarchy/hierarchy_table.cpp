@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <filesystem>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/partition.hpp"
@@ -50,18 +51,23 @@ std::string cells(const flat_graph& g, const operation_hierarchy& h, const detai
   return out.str();
 }
 
-void run(const std::vector<std::string_view>& arguments) {
-  method make = &h_partition;
+int run(int argc, char** argv) {
+  bool at_cuts = false, at_repeats = false;
+  std::vector<std::filesystem::path> files;
+  bench::command_line app("hierarchy_table",
+                          "The hierarchies of training graphs, h_partition unless an option says another, as rows of "
+                          "a Markdown table. On graphs of yours, or bundled ones (tests/data/graphs).");
+  CLI::Option* const cuts = app.add_flag("--cuts", at_cuts, "Those of partition_at_cuts");
+  app.add_flag("--repeats", at_repeats, "Those of partition_at_repeats")->excludes(cuts);
+  app.files(files, "Training graphs")->required();
+  if (!app.read(argc, argv)) return 0;
+  const method make = at_cuts ? &partition_at_cuts : at_repeats ? &partition_at_repeats : &h_partition;
   std::cout << "| Graph | Forward |";
   for (const std::uint32_t top : tops) std::cout << " M_t = " << top << ": top | groups/distinct | largest % |";
   std::cout << "\n|---|---:|"
             << "---:|---|---:|---:|---|---:|---:|---|---:|\n";
-  for (const std::string_view argument : arguments) {
-    if (argument == "--cuts" || argument == "--repeats") {
-      make = argument == "--cuts" ? &partition_at_cuts : &partition_at_repeats;
-      continue;
-    }
-    const training_step step = read_training_step(argument);
+  for (const std::filesystem::path& file : files) {
+    const training_step step = read_training_step(file);
     const flat_graph& g = step.instance.graph();
     detail::isomorphism_options alike;
     alike.times = step.cost.name() != "measured";  // measured times of equal operations differ
@@ -75,16 +81,11 @@ void run(const std::vector<std::string_view>& arguments) {
     }
     std::cout << row.str() << "\n" << std::flush;
   }
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run(std::vector<std::string_view>(argv + 1, argv + std::max(1, argc)));
-    return 0;
-  } catch (const std::exception& e) {
-    std::cerr << "hierarchy_table: " << e.what() << "\n";
-    return 2;
-  }
+  return shared::run_program("hierarchy_table", [&] { return run(argc, argv); });
 }

@@ -9,13 +9,13 @@
 
 #include <charconv>
 #include <cstdint>
-#include <exception>
 #include <iostream>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "command_line.hpp"
 #include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "support/block_stack.hpp"
@@ -32,20 +32,27 @@ std::int64_t number(std::string_view text) {
   return n;
 }
 
-void run(std::span<char*> arguments) {
-  if (arguments.size() < 2) throw bad_argument("usage: make_stack KIND BLOCKS [NAME=NUMBER …]");
-  const test::stack_kind* kind = nullptr;
-  for (const auto& [name, k] : test::stack_kinds)
-    if (name == arguments[0]) kind = &k;
-  if (!kind) throw bad_argument(std::string(arguments[0]) + " is no kind of stack");
+int run(int argc, char** argv) {
+  std::string name;
+  std::vector<std::string> given, kinds;
   test::stack_options options;
-  options.blocks = static_cast<std::uint32_t>(number(arguments[1]));
+  for (const auto& entry : test::stack_kinds) kinds.emplace_back(entry.first);
+  bench::command_line app("make_stack",
+                          "Writes the training graph of a deep stack of like blocks as JSON: it measures nothing, but "
+                          "makes graphs of any depth for the other programs.");
+  app.text("kind", name, "The kind of block", "KIND", kinds)->required();
+  app.number<std::uint32_t>("blocks", options.blocks, "The number of blocks", 1, 1'000'000)->required();
+  app.add_option("sizes", given, "Sizes: batch=, tokens=, width=, picture=, channels=")->type_name("NAME=NUMBER");
+  if (!app.read(argc, argv)) return 0;
+  const test::stack_kind* kind = nullptr;
+  for (const auto& [known, k] : test::stack_kinds)
+    if (known == name) kind = &k;
   const std::pair<std::string_view, std::int64_t*> sizes[] = {{"batch", &options.batch},
                                                               {"tokens", &options.tokens},
                                                               {"width", &options.width},
                                                               {"picture", &options.picture},
                                                               {"channels", &options.channels}};
-  for (const std::string_view argument : arguments.subspan(2)) {
+  for (const std::string_view argument : given) {
     const std::size_t at = argument.find('=');
     std::int64_t* size = nullptr;
     for (const auto& [name, where] : sizes)
@@ -54,17 +61,11 @@ void run(std::span<char*> arguments) {
     *size = number(argument.substr(at + 1));
   }
   std::cout << to_json(test::make_stack(*kind, options));
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run(std::span<char*>(argv + 1, argv + (argc > 0 ? argc : 1)));
-    std::cout.flush();
-    return std::cout ? 0 : 2;
-  } catch (const std::exception& e) {
-    std::cerr << "make_stack: " << e.what() << "\n";
-    return 2;
-  }
+  return shared::run_program("make_stack", [&] { return run(argc, argv); });
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "google_benchmark.hpp"
 #include "remat/io/training_graph_json.hpp"
 
 // Reading and validating a graph (text → graph → problem) against what nlohmann-json takes to parse the same text to
@@ -17,7 +18,7 @@ const char* const graphs[] = {"gpt2-medium-b4-s512", "resnet101-b100-128", "tran
                               "rk/transformer-encdec"};
 
 std::string text_of(const benchmark::State& state) {
-  std::ifstream in(std::string(REMAT_BENCH_DATA "/graphs/") + graphs[state.range(0)] + ".json", std::ios::binary);
+  std::ifstream in(std::string(REMAT_TEST_DATA "/graphs/") + graphs[state.range(0)] + ".json", std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -56,3 +57,11 @@ BENCHMARK(read_graph)->DenseRange(0, 3);
 BENCHMARK(read_and_validate)->DenseRange(0, 3);
 
 }  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_benchmarks(
+      argc, argv, R"(Seconds to read a bundled graph, beside nlohmann-json's parse of the same text to its document.
+
+nlohmann_dom (the rival), read_document, read_graph (without validation) and read_and_validate; the number behind the
+name, and the label, say which graph.)");
+}

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/io/intervals_csv.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/check.hpp"
@@ -111,29 +112,26 @@ int run(int argc, char** argv) {
   memory_plan_options planning;
   run_control solving;
   solving.work_limit = 100'000;
+  double seconds = 0;
   std::string only, only_solver;
   std::filesystem::path keep;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string option = argv[i], value = argv[i + 1];
-    if (option == "--seconds") {
-      planning.run.time_limit = std::chrono::nanoseconds(std::llround(std::stod(value) * 1e9));
-    } else if (option == "--work") {
-      solving.work_limit = std::stoull(value);
-    } else if (option == "--graph") {
-      only = value;
-    } else if (option == "--solver") {
-      only_solver = value;
-    } else if (option == "--keep") {
-      keep = value;
-    } else if (option == "--alignment") {
-      planning.alignment = std::stoll(value);
-    } else {
-      std::fprintf(stderr, "there is no option %s\n", option.c_str());
-      return 2;
-    }
-  }
+  std::vector<std::string> names;
+  for (const named& solver : solvers()) names.push_back(solver.name);
+  bench::command_line app("arena_figures",
+                          "What fragmentation costs: the arena of every solver's schedule, at budgets of 1.0 … 0.2 of "
+                          "the baseline's peak, beside the largest load, as CSV; at the end, what the rows come to. On "
+                          "the bundled graphs.");
+  app.number("--seconds", seconds, "The limit of each plan; 0: the default amount of work", 0.0, 1e6);
+  app.number("--work", solving.work_limit, "Work of each solver; refined and auto get a tenth of it");
+  app.text("--graph", only, "One bundled graph alone, such as rk/unet; without it, all", "NAME");
+  app.text("--solver", only_solver, "One solver alone; without it, all", "NAME", names);
+  app.number<std::int64_t>("--alignment", planning.alignment, "Addresses are multiples of it", 1);
+  app.add_option("--keep", keep, "Keep the schedules there as files of intervals, and use those that are there")
+      ->type_name("FOLDER");
+  if (!app.read(argc, argv)) return 0;
+  if (seconds > 0) planning.run.time_limit = std::chrono::nanoseconds(std::llround(seconds * 1e9));
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(REMAT_BENCH_DATA) / "graphs";
+  const fs::path folder = fs::path(REMAT_TEST_DATA) / "graphs";
   std::vector<fs::path> files;
   for (const fs::path& where : {folder, folder / "rk"})
     for (const auto& entry : fs::directory_iterator(where))
@@ -188,10 +186,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
-  }
+  return shared::run_program("arena_figures", [&] { return run(argc, argv); });
 }

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/io/intervals_csv.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
@@ -33,7 +34,7 @@ using namespace remat;  // NOLINT: a program
 
 struct arguments {
   std::filesystem::path folder{};
-  int runs = 5;
+  std::uint32_t runs = 5;
   double fit_seconds = 60, seconds = 60;
   std::int64_t capacity = 0;
   std::string only{};
@@ -73,7 +74,7 @@ void ask_to_fit(const std::vector<interval>& all, std::int64_t capacity, const a
   limit(options, args.fit_seconds);
   memory_fit fit;
   std::vector<double> wall, processor;
-  for (int k = 0; k < args.runs; ++k) {
+  for (std::uint32_t k = 0; k < args.runs; ++k) {
     const double begin = processor_seconds();
     fit = fit_memory(all, capacity, options);
     processor.push_back(processor_seconds() - begin);
@@ -97,32 +98,22 @@ void ask_for_smallest(const std::vector<interval>& all, const arguments& args) {
               plan.statistics.seconds, processor);
 }
 
-arguments parse(int argc, char** argv) {
+int run(int argc, char** argv) {
   arguments args;
   args.options.alignment = 1;
-  if (argc < 2 || argc % 2 != 0) throw std::runtime_error("usage: fit_figures FOLDER [--OPTION VALUE]...");
-  args.folder = argv[1];
-  for (int i = 2; i + 1 < argc; i += 2) {
-    const std::string option = argv[i], value = argv[i + 1];
-    if (option == "--runs")
-      args.runs = std::max(1, std::stoi(value));
-    else if (option == "--fit-seconds")
-      args.fit_seconds = std::stod(value);
-    else if (option == "--seconds")
-      args.seconds = std::stod(value);
-    else if (option == "--capacity")
-      args.capacity = std::stoll(value);
-    else if (option == "--alignment")
-      args.options.alignment = std::stoll(value);
-    else if (option == "--only")
-      args.only = value;
-    else
-      throw std::runtime_error("there is no option " + option);
-  }
-  return args;
-}
-
-int run(const arguments& args) {
+  bench::command_line app("fit_figures",
+                          "Hard instances of static memory allocation: whether each fits its capacity, and the "
+                          "smallest arena, with wall clock and processor time, as CSV. On a folder of intervals of "
+                          "yours (docs/formats.md), NAME.CAPACITY.csv.");
+  app.folder("folder", args.folder, "The folder")->required();
+  app.number<std::uint32_t>("--runs", args.runs, "Runs of each question about the capacity, whose medians are printed",
+                            1, 1'000'000);
+  app.number("--fit-seconds", args.fit_seconds, "The limit of each of them", 0.0, 1e6);
+  app.number("--seconds", args.seconds, "The limit of the search for the smallest arena; 0: no search", 0.0, 1e6);
+  app.number("--capacity", args.capacity, "For files whose name does not say it; 0: none");
+  app.number<std::int64_t>("--alignment", args.options.alignment, "Addresses are multiples of it", 1);
+  app.text("--only", args.only, "One instance alone", "NAME");
+  if (!app.read(argc, argv)) return 0;
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(args.folder))
     if (entry.path().extension() == ".csv") files.push_back(entry.path());
@@ -154,10 +145,5 @@ int run(const arguments& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(parse(argc, argv));
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "fit_figures: %s\n", e.what());
-    return 2;
-  }
+  return shared::run_program("fit_figures", [&] { return run(argc, argv); });
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "google_benchmark.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
@@ -24,7 +25,7 @@ void counters(benchmark::State& state, const remat::memory_plan& plan, std::size
 
 void schedules(benchmark::State& state, const std::string& name, int percent) {
   const remat::problem read =
-      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").instance;
+      remat::read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
   const remat::problem p = read.with_budget(read.graph().baseline_peak / 100 * percent);
   const remat::solution s = remat::evict(p);
   if (!s.plan) return state.SkipWithError("no schedule");
@@ -87,3 +88,11 @@ BENCHMARK(long_schedules_in_full)->Arg(250'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(checking)->RangeMultiplier(10)->Range(1000, 100'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_benchmarks(argc, argv, R"(Milliseconds of planning addresses in one arena.
+
+schedules/GRAPH_PERCENT: a plan by default for the schedule of `evict` on a bundled graph within PERCENT of the
+baseline's peak. On deep steps that are made by a rule, with four allocations a layer: long_schedules/LAYERS (the first
+packing alone), long_schedules_in_full/LAYERS (a plan by default), and checking/LAYERS (the check of a plan).)");
+}

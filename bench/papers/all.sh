@@ -3,7 +3,14 @@
 # all.sh PROGRAM OUTDIR [--full] [more arguments of every script]: makes all figures of the papers in OUTDIR, with the
 # remat-plan PROGRAM. Finished rows are kept: the same command goes on where it was stopped. docs/papers.md says more.
 set -uo pipefail
-if [ $# -lt 2 ]; then
+case ${1:-} in
+  -h | --help)
+    sed -n '3,4s/^# //p' "${BASH_SOURCE[0]}"
+    echo "The other arguments are those of its scripts: ${BASH_SOURCE[0]%/*}/figure.py says which, by --help of any of them."
+    exit 0
+    ;;
+esac
+if [ $# -lt 2 ] || [ "${1#-}" != "$1" ]; then
   echo "usage: $0 PROGRAM OUTDIR [--full]" >&2
   exit 2
 fi

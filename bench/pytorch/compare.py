@@ -684,7 +684,9 @@ def parse(arguments):
 def main(arguments=None):
     options = parse(arguments)
     if options.svg:
-        import compare_plot  # fails now, not after the runs, if matplotlib is missing
+        import compare_plot
+
+        compare_plot.pyplot()  # a missing matplotlib shows before the runs
     if options.threads or options.device == "cpu":
         torch.set_num_threads(options.threads or 1)
     rows = []

@@ -3,17 +3,10 @@
 
     python bench/pytorch/compare_plot.py rows.csv rows.svg
 """
+import argparse
 import csv
 import math
 import sys
-
-try:
-    import matplotlib
-except ImportError:
-    raise SystemExit("a figure needs matplotlib: python -m pip install matplotlib") from None
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 OURS, BUDGET, CHECKPOINT, PLAIN, TEXT = "#0b6e99", "#c2410c", "#6d28d9", "#4b5563", "#1f2937"
 STYLES = {  # rival: (name, color, marker)
@@ -24,6 +17,18 @@ STYLES = {  # rival: (name, color, marker)
 }
 
 
+def pyplot():
+    """Matplotlib's functions. Ends the program with a line if they are not there."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise SystemExit("a figure needs matplotlib: python -m pip install matplotlib") from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot
+
+
 def draw(rows, path):
     """Draws the rows into an SVG file. Peak and time are relative to the unplanned step, where it ran."""
     names = list(dict.fromkeys(r["network"] for r in rows))
@@ -31,6 +36,7 @@ def draw(rows, path):
     if not names:
         print("no network ran: no figure", file=sys.stderr)
         return
+    plt = pyplot()
     columns = min(3, len(names))
     lines = math.ceil(len(names) / columns)
     plt.rcParams.update({"svg.fonttype": "none", "font.size": 9, "text.color": TEXT, "axes.labelcolor": TEXT})
@@ -136,14 +142,16 @@ def _overlap(a, b):
 
 
 def main():
-    if len(sys.argv) != 3:
-        raise SystemExit(__doc__.strip())
-    with open(sys.argv[1], newline="") as file:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", metavar="rows.csv", help="what compare.py --csv has written")
+    parser.add_argument("svg", metavar="rows.svg", help="the figure")
+    given = parser.parse_args()
+    with open(given.rows, newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
         for key in ("peak_theirs", "peak_ours", "seconds_theirs", "seconds_ours"):
             row[key] = float(row[key]) if row[key] else None
-    draw(rows, sys.argv[2])
+    draw(rows, given.svg)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 // each answer.
 //
 //   auto_figures [--solvers auto,refined,rotor,…] [--fractions 0.8,0.6,…] [--seconds S] [--threads N] [--seeds K]
-//                [--near G] [--gap G] [--parts 1] [FILE.json …]
+//                [--near G] [--gap G] [--parts] [FILE.json …]
 //
 // Without files: the bundled graphs. `--gap` is for `auto`, which otherwise ends at its own. `rotor`, `rockmate`,
 // `twremat` and `hiremate` run with `improve`. Overhead and bound are in percent of the baseline's time. `near_cpu_s`
@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
@@ -30,8 +31,6 @@
 #include "remat/method/rotor.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "support/arguments.hpp"
-#include "support/csv.hpp"
 #include "support/data.hpp"
 #include "support/processor_time.hpp"
 
@@ -72,27 +71,30 @@ solve_function improved(const Solver& solver) {
   };
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string solvers = "auto", fractions = "0.8,0.6,0.5,0.4,0.3,0.2";
+int run(int argc, char** argv) {
+  std::vector<std::string> solvers{"auto"};
+  std::vector<double> fractions{0.8, 0.6, 0.5, 0.4, 0.3, 0.2};
   double seconds = 10, near = 0.001;
   automatic_options whole_call{.gap = 0};
   unsigned threads = 1;
   bool with_parts = false;
   std::uint64_t seeds = 1;
-  const std::vector<std::string> names =
-      test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
-        if (key == "--solvers") solvers = value;
-        if (key == "--fractions") fractions = value;
-        if (key == "--seconds") seconds = std::stod(value);
-        if (key == "--threads") threads = static_cast<unsigned>(std::stoul(value));
-        if (key == "--seeds") seeds = std::stoul(value);
-        if (key == "--parts") with_parts = value != "0";
-        if (key == "--near") near = std::stod(value);
-        if (key == "--gap") whole_call.gap = std::stod(value);
-      });
-  std::vector<std::filesystem::path> files(names.begin(), names.end());
+  std::vector<std::filesystem::path> files;
+  bench::command_line app("auto_figures",
+                          "`auto`, and the solvers that it is measured against, on training graphs at parts of their "
+                          "peak: overhead, bound, gap and time of each answer, as CSV. On graphs of yours, or the "
+                          "bundled ones.");
+  app.list("--solvers", solvers, "Solvers", "NAME,…",
+           {"auto", "refined", "evict", "rotor", "rockmate", "twremat", "hiremate"});
+  app.list("--fractions", fractions, "Budgets as parts of the peak", "F,…");
+  app.number("--seconds", seconds, "The limit of each solve", 0.0, 1e6);
+  app.number("--threads", threads, "Threads of each solve; 0: all cores");
+  app.number("--seeds", seeds, "Solves of each, with the seeds 0, 1, …");
+  app.number("--near", near, "The gap at which near_cpu_s is taken", 0.0, 1.0);
+  app.number("--gap", whole_call.gap, "The gap at which auto ends", 0.0, 1.0);
+  app.add_flag("--parts", with_parts, "Print what each part of auto gave, on standard error");
+  app.files(files, "Training graphs; without any, the bundled ones");
+  if (!app.read(argc, argv)) return 0;
   if (files.empty()) files = test::bundled_graphs();
   const auto hiremate_here = hiremate_with(branch_and_bound);
   const std::map<std::string, solve_function> known{{"auto", plain(automatic, whole_call)},
@@ -107,15 +109,11 @@ int main(int argc, char** argv) {
   for (const std::filesystem::path& file : files) {
     const problem whole = read_training_step(file).instance;
     const double base = whole.graph().baseline_time;
-    for (const std::string& fraction : test::csv_fields(fractions))
+    for (const double fraction : fractions)
       for (std::uint64_t seed = 0; seed < seeds; ++seed)
-        for (const std::string& name : test::csv_fields(solvers)) {
+        for (const std::string& name : solvers) {
           const auto solver = known.find(name);
-          if (solver == known.end()) {
-            std::fprintf(stderr, "no solver is called %s\n", name.c_str());
-            return 2;
-          }
-          const problem p = test::within(whole, std::stod(fraction));
+          const problem p = test::within(whole, fraction);
           run_control run;
           run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
           run.threads = threads;
@@ -132,8 +130,8 @@ int main(int argc, char** argv) {
           const double cpu = test::processor_seconds() - begin;
           if (std::isnan(near_at) && (s.status == solve_status::infeasible || s.is_within(near))) near_at = cpu;
           const double nan = std::numeric_limits<double>::quiet_NaN();
-          std::printf("%s,%u,%s,%s,%llu,%s,%.4f,%.4f,%.4f,%.3f,%.3f,%.3f,%s\n", file.stem().c_str(),
-                      p.graph().num_operations, fraction.c_str(), name.c_str(), static_cast<unsigned long long>(seed),
+          std::printf("%s,%u,%g,%s,%llu,%s,%.4f,%.4f,%.4f,%.3f,%.3f,%.3f,%s\n", file.stem().c_str(),
+                      p.graph().num_operations, fraction, name.c_str(), static_cast<unsigned long long>(seed),
                       std::string(to_string(s.status)).c_str(), s.plan ? 100 * (s.time / base - 1) : nan,
                       100 * (s.lower_bound / base - 1), s.plan ? 100 * (s.time / s.lower_bound - 1) : nan, wall_s, cpu,
                       near_at, s.by.c_str());
@@ -142,4 +140,10 @@ int main(int argc, char** argv) {
         }
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("auto_figures", [&] { return run(argc, argv); });
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "google_benchmark.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/io/chain_json.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -18,7 +19,7 @@
 
 namespace {
 
-const std::string data = REMAT_BENCH_DATA;
+const std::string data = REMAT_TEST_DATA;
 
 void rotor_on_chain(benchmark::State& state, const std::string& name) {
   const remat::chain c = remat::read_chain(data + "/chains/" + name + ".json");
@@ -76,3 +77,12 @@ void least_peak(benchmark::State& state, const std::string& name) {
 BENCHMARK_CAPTURE(least_peak, resnet50, "resnet50-b64-224")->Arg(0)->Arg(20'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_benchmarks(argc, argv,
+                               R"(Milliseconds of the solvers that work on chains, on bundled chains and graphs.
+
+rotor_on_chain/CHAIN/SLOTS: Rotor at half of the memory that keeps everything. on_graph/SOLVER_GRAPH/PERCENT: a
+solver within PERCENT of the baseline's peak. cut_into_stages/GRAPH: the chain of a graph. least_peak/GRAPH/MOVES: an
+order of low peak.)");
+}

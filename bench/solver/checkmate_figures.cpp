@@ -21,6 +21,7 @@
 #include <string>
 #include <utility>
 
+#include "command_line.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/cbc.hpp"
@@ -87,37 +88,25 @@ void measure(const arguments& a) {
   if (a.small) solve(p, own, program, branch_and_bound, a);
 }
 
+int run(int argc, char** argv) {
+  arguments a;
+  bench::command_line app("checkmate_figures",
+                          "The optimum of Checkmate's integer program for a graph and a budget by several MIP solvers: "
+                          "CBC, HiGHS and the library's own branch and bound, as CSV. On a graph of yours, or a "
+                          "bundled one (tests/data/graphs).");
+  app.add_option("graph", a.graph, "A training graph")->required()->type_name("FILE")->check(CLI::ExistingFile);
+  app.number("budget", a.budget, "The budget as a part of the peak", 0.0, 1.0)->required();
+  app.number("--own", a.own, "The limit of checkmate itself, in seconds", 0.0, 1e6);
+  app.number("--limit", a.limit, "The limit of each backend, in seconds", 0.0, 1e6);
+  app.text("--highs", a.highs, "A Python with the package highspy: HiGHS is a backend, too", "PYTHON");
+  app.add_flag("--small", a.small, "The library's own branch and bound is a backend, too");
+  if (!app.read(argc, argv)) return 0;
+  measure(a);
+  return 0;
+}
+
 }  // namespace
 
-int main(int count, char** words) {
-  arguments a;
-  if (count < 3) {
-    std::fprintf(stderr,
-                 "usage: checkmate_figures GRAPH.json BUDGET [--own S] [--limit S] [--highs PYTHON] [--small]\n");
-    return 2;
-  }
-  a.graph = words[1];
-  a.budget = std::atof(words[2]);
-  for (int i = 3; i < count; ++i) {
-    const std::string word = words[i];
-    if (word == "--small")
-      a.small = true;
-    else if (i + 1 < count && word == "--own")
-      a.own = std::atof(words[++i]);
-    else if (i + 1 < count && word == "--limit")
-      a.limit = std::atof(words[++i]);
-    else if (i + 1 < count && word == "--highs")
-      a.highs = words[++i];
-    else {
-      std::fprintf(stderr, "checkmate_figures: %s is no option, or lacks its value\n", word.c_str());
-      return 2;
-    }
-  }
-  try {
-    measure(a);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "checkmate_figures: %s\n", e.what());
-    return 2;
-  }
-  return 0;
+int main(int argc, char** argv) {
+  return shared::run_program("checkmate_figures", [&] { return run(argc, argv); });
 }

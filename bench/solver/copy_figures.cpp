@@ -17,13 +17,12 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/bound/offload.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "support/arguments.hpp"
-#include "support/csv.hpp"
 #include "support/data.hpp"
 #include "support/processor_time.hpp"
 
@@ -46,40 +45,40 @@ double time_of_copies_alone(const problem& p) {
   return std::isfinite(time) ? time : none;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string links = "12,25,64,450", fractions = "0.8,0.6,0.5,0.4,0.3,0.2";
+int run(int argc, char** argv) {
+  std::vector<double> links{12, 25, 64, 450}, fractions{0.8, 0.6, 0.5, 0.4, 0.3, 0.2};
   double seconds = 10;
   std::int64_t host = problem::unlimited;
-  const std::vector<std::string> names =
-      test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
-        if (key == "--links") links = value;
-        if (key == "--fractions") fractions = value;
-        if (key == "--seconds") seconds = std::stod(value);
-        if (key == "--host") host = std::stoll(value);
-      });
-  std::vector<std::filesystem::path> files(names.begin(), names.end());
+  std::vector<std::filesystem::path> files;
+  bench::command_line app("copy_figures",
+                          "What copies to the host are worth: the overhead of recomputation alone, of copies alone and "
+                          "of both, beside the bound for both, with links of several speeds, as CSV. On graphs of "
+                          "yours, or the bundled ones.");
+  app.list("--links", links, "Links in GB/s, each way", "SPEED,…");
+  app.list("--fractions", fractions, "Budgets as parts of the peak", "F,…");
+  app.number("--seconds", seconds, "The limit of each solve", 0.0, 1e6);
+  app.number("--host", host, "Bytes on the host");
+  app.files(files, "Training graphs; without any, the bundled ones");
+  if (!app.read(argc, argv)) return 0;
   if (files.empty()) files = test::bundled_graphs();
   std::printf("graph,fraction,link,status,alone,copies,both,bound,gap,host_bytes,seconds,before,after,by\n");
   for (const std::filesystem::path& file : files) {
     const problem whole = read_training_step(file).instance;
     const double base = whole.graph().baseline_time;
     const auto overhead = [&](double time) { return 100 * (time / base - 1); };
-    for (const std::string& fraction : test::csv_fields(fractions)) {
-      const problem alone = test::within(whole, std::stod(fraction));
+    for (const double fraction : fractions) {
+      const problem alone = test::within(whole, fraction);
       const solution recomputed = solve(alone, seconds);
-      for (const std::string& speed : test::csv_fields(links)) {
-        const double bytes_per_second = std::stod(speed) * 1e9;
+      for (const double speed : links) {
+        const double bytes_per_second = speed * 1e9;
         const problem p = alone.with_link({.out = bytes_per_second, .in = bytes_per_second}, host);
         const double begin = test::processor_seconds();
         const solution s = solve(p, seconds);
         const double seconds_used = test::processor_seconds() - begin;
         const offload_bound_result bound = offload_bound(p, {.want_choice = false});
-        std::printf("%s,%s,%s,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%lld,%.2f,%.4f,%.4f,%s\n", file.stem().c_str(),
-                    fraction.c_str(), speed.c_str(), std::string(to_string(s.status)).c_str(),
-                    recomputed.plan ? overhead(recomputed.time) : none, overhead(time_of_copies_alone(p)),
-                    s.plan ? overhead(s.time) : none, overhead(s.lower_bound),
+        std::printf("%s,%g,%g,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%lld,%.2f,%.4f,%.4f,%s\n", file.stem().c_str(), fraction,
+                    speed, std::string(to_string(s.status)).c_str(), recomputed.plan ? overhead(recomputed.time) : none,
+                    overhead(time_of_copies_alone(p)), s.plan ? overhead(s.time) : none, overhead(s.lower_bound),
                     s.plan ? 100 * (s.time / s.lower_bound - 1) : none, static_cast<long long>(s.host_peak_bytes),
                     seconds_used, bound.before, bound.after, s.by.c_str());
         std::fflush(stdout);
@@ -87,4 +86,10 @@ int main(int argc, char** argv) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("copy_figures", [&] { return run(argc, argv); });
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "google_benchmark.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/refine/detail/moves.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 remat::problem read(const std::string& name, std::int64_t percent) {
   const remat::problem p =
-      remat::read_training_step(std::string(REMAT_BENCH_DATA) + "/graphs/" + name + ".json").instance;
+      remat::read_training_step(std::string(REMAT_TEST_DATA) + "/graphs/" + name + ".json").instance;
   return p.with_budget(p.graph().baseline_peak / 100 * percent);
 }
 
@@ -49,3 +50,11 @@ BENCHMARK_CAPTURE(refining, vgg16, std::string("vgg16-b64-224"))->Arg(50);
 BENCHMARK_CAPTURE(refining, gpt2_medium, std::string("gpt2-medium-b4-s512"))->Arg(50);
 
 }  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_benchmarks(
+      argc, argv, R"(Milliseconds of offline eviction, and moves of refinement a second, on four bundled graphs.
+
+evicting/GRAPH/PERCENT/BOUND: `evict` within PERCENT of the baseline's peak; BOUND is 1 if the lower bound is
+proven, too. refining/GRAPH/PERCENT: one random move of a refinement that began with that answer.)");
+}

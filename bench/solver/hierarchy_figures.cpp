@@ -34,6 +34,7 @@
 
 #include <sys/resource.h>
 
+#include "command_line.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/cbc.hpp"
@@ -91,7 +92,7 @@ struct row {
 
 std::vector<row> peers() {
   std::vector<row> rows;
-  for (const auto& field : test::read_csv(std::filesystem::path(REMAT_BENCH_DATA) / "peers" / "rockmate.csv")) {
+  for (const auto& field : test::read_csv(std::filesystem::path(REMAT_TEST_DATA) / "peers" / "rockmate.csv")) {
     if (field.size() < 11 || field[3].empty() || field[1] == "rotor") continue;
     row r{field[0], field[1], field[2], std::stoll(field[3])};
     r.within = field[5] == "1";
@@ -125,7 +126,7 @@ void beside_peers(double limit, const std::string& only, std::uint32_t max_top) 
     if (max_top > 0 && !hierarchical) continue;
     auto at = steps.find(r.model);
     if (at == steps.end())
-      at = steps.emplace(r.model, read(std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / "rk" / (r.model + ".json")))
+      at = steps.emplace(r.model, read(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / "rk" / (r.model + ".json")))
                .first;
     const problem p = at->second.with_budget(r.budget);
     run_control run;
@@ -193,7 +194,7 @@ void on_graphs(double limit, const std::string& only) {
   std::printf("\n");
   std::vector<std::filesystem::path> files;
   for (const char* folder : {"graphs", "graphs/rk"})
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(REMAT_BENCH_DATA) / folder))
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(REMAT_TEST_DATA) / folder))
       if (entry.path().extension() == ".json") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const std::filesystem::path& file : files) {
@@ -240,7 +241,7 @@ void on_deep_graphs(double limit, const std::string& only) {
   std::vector<std::pair<std::string, problem>> all;
   for (const char* name : {"decoder-40l-d1280-b4-s1024", "densenet169-b32-224", "gpt2-medium-b4-s512"}) {
     const std::filesystem::path file =
-        std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / (std::string(name) + ".json");
+        std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (std::string(name) + ".json");
     if (std::filesystem::exists(file)) all.emplace_back(name, read(file));
   }
   for (const auto& [name, kind] : test::stack_kinds)
@@ -329,41 +330,35 @@ void on_random_graphs(std::uint64_t count) {
       compared, open, excess.empty() ? NAN : excess[excess.size() / 2]);
 }
 
+int run(int argc, char** argv) {
+  std::string only;
+  double peers = 0, program = 0, graphs = 0, deep = 0;
+  std::uint64_t random = 0;
+  std::uint32_t max_top = hiremate_options{}.max_top;
+  bench::command_line app("hierarchy_figures",
+                          "Rockmate and HiRemate beside their peers (tests/data/peers/rockmate.csv), on every bundled "
+                          "graph, on deep stacks that are made by a rule, and on random graphs beside the optimum, as "
+                          "CSV. Exactly one of the first five options is needed.");
+  app.number("--peers", peers, "The rows of the peers, with at most so many seconds", 0.0, 1e6);
+  app.number("--program", program, "The rows of HiRemate, by H-ILP alone", 0.0, 1e6);
+  app.number("--graphs", graphs, "HiRemate on every bundled graph, with so many seconds", 0.0, 1e6);
+  app.number("--deep", deep, "Deep graphs and stacks, own methods alone", 0.0, 1e6);
+  app.number("--random", random, "So many random graphs of up to 30 operations: the excess over the optimum");
+  app.text("--graph", only, "One graph alone; without it, all", "NAME");
+  app.number("--max-top", max_top, "The option of HiRemate, for --program");
+  if (!app.read(argc, argv)) return 0;
+  if ((peers > 0) + (program > 0) + (graphs > 0) + (deep > 0) + (random > 0) != 1)
+    throw shared::usage_error("exactly one of --peers, --program, --graphs, --deep and --random is needed, above 0");
+  if (peers > 0) beside_peers(peers, only, 0);
+  if (program > 0) beside_peers(program, only, max_top);
+  if (graphs > 0) on_graphs(graphs, only);
+  if (deep > 0) on_deep_graphs(deep, only);
+  if (random > 0) on_random_graphs(random);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    std::string mode, only;
-    double value = 0;
-    std::uint32_t max_top = hiremate_options{}.max_top;
-    for (int i = 1; i < argc; ++i) {
-      const std::string word = argv[i];
-      if (i + 1 >= argc) throw std::runtime_error(word + ": a value is missing");
-      if (word == "--graph") {
-        only = argv[++i];
-      } else if (word == "--max-top") {
-        max_top = static_cast<std::uint32_t>(std::stoul(argv[++i]));
-      } else if (word == "--peers" || word == "--program" || word == "--graphs" || word == "--deep" ||
-                 word == "--random") {
-        mode = word;
-        value = std::stod(argv[++i]);
-      } else {
-        throw std::runtime_error(word +
-                                 ": expected --peers, --program, --graphs, --deep, --random, --graph or --max-top");
-      }
-    }
-    if (mode == "--peers" || mode == "--program")
-      beside_peers(value, only, mode == "--program" ? max_top : 0);
-    else if (mode == "--graphs")
-      on_graphs(value, only);
-    else if (mode == "--deep")
-      on_deep_graphs(value, only);
-    else if (mode == "--random")
-      on_random_graphs(static_cast<std::uint64_t>(value));
-    else
-      throw std::runtime_error("one of --peers, --program, --graphs, --deep and --random is needed");
-  } catch (const std::exception& e) {
-    std::cerr << "hierarchy_figures: " << e.what() << '\n';
-    return 1;
-  }
+  return shared::run_program("hierarchy_figures", [&] { return run(argc, argv); });
 }

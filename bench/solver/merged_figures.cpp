@@ -21,10 +21,10 @@
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/exact.hpp"
-#include "support/arguments.hpp"
 #include "support/data.hpp"
 
 namespace {
@@ -200,20 +200,22 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   std::size_t operations = 30;
   double fraction = 0.3, seconds = 5, exact_seconds = 60, speed = 0;
-  const std::vector<std::string> names =
-      test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
-        if (key == "--operations") operations = std::stoul(value);
-        if (key == "--fraction") fraction = std::stod(value);
-        if (key == "--seconds") seconds = std::stod(value);
-        if (key == "--exact-seconds") exact_seconds = std::stod(value);
-        if (key == "--speed") speed = std::stod(value);
-      });
-  const std::vector<std::filesystem::path> files(names.begin(), names.end());
+  std::vector<std::filesystem::path> files;
+  bench::command_line app("merged_figures",
+                          "Which side of a gap is loose, the bound or the schedule? Neighbouring operations of a step "
+                          "are merged until so few are left that `exact` may solve the rest; `auto` and its bound are "
+                          "held against the optimum, one line of CSV for each graph. On graphs of yours, or bundled "
+                          "ones (tests/data/graphs).");
+  app.number<std::size_t>("--operations", operations, "Operations that are left", 1);
+  app.number("--fraction", fraction, "The budget as a part of the peak before merging", 0.0, 1.0);
+  app.number("--seconds", seconds, "The limit of auto", 0.0, 1e6);
+  app.number("--exact-seconds", exact_seconds, "The limit of exact", 0.0, 1e6);
+  app.number("--speed", speed, "GB/s of a link to the host, each way; 0: no link", 0.0, 1e6);
+  app.files(files, "Training graphs")->required();
+  if (!app.read(argc, argv)) return 0;
   std::printf("graph,fraction,operations,merged,auto,by,bound,exact,status,exact_bound,exact_s\n");
   for (const std::filesystem::path& file : files) {
     const problem whole = test::within(read_training_step(file).instance, fraction);
@@ -235,4 +237,11 @@ int main(int argc, char** argv) {
                 overhead(best.lower_bound), best.statistics.seconds);
     std::fflush(stdout);
   }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("merged_figures", [&] { return run(argc, argv); });
 }

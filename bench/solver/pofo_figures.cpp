@@ -23,6 +23,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "command_line.hpp"
 #include "remat/chain/chain_graph.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/io/chain_json.hpp"
@@ -31,8 +32,6 @@
 #include "remat/refine/detail/copy_planner.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "support/arguments.hpp"
-#include "support/csv.hpp"
 #include "support/data.hpp"
 #include "support/processor_time.hpp"
 
@@ -127,25 +126,36 @@ int judge(const char* file) {
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string links = "4,12,25,64", fractions = "0.75,0.5,0.3";
+int run(int argc, char** argv) {
+  std::vector<std::string> links{"4", "12", "25", "64"}, fractions{"0.75", "0.5", "0.3"}, names;
   std::uint32_t states = 0;
   std::string plans;
-  std::vector<std::string> names =
-      test::read_arguments(argc, argv, [&](const std::string& key, const std::string& value) {
-        if (key == "--links") links = value;
-        if (key == "--fractions") fractions = value;
-        if (key == "--states") states = static_cast<std::uint32_t>(std::stoul(value));
-        if (key == "--plans") plans = value;
-      });
+  bench::command_line app("pofo_figures",
+                          "Chains with links of several speeds: `rotor` without copies, `pofo`, and the bound for "
+                          "both, as CSV; or the plans of another solver for the same chains (--plans). On the bundled "
+                          "chains (tests/data/chains).");
+  app.list("--links", links, "Links in GB/s, each way", "SPEED,…");
+  app.list("--fractions", fractions, "Budgets as parts of the peak", "F,…");
+  app.number("--states", states, "States of the table; 0: the solver's own number");
+  app.add_option("--plans", plans, "Judge the plans in this file, one JSON object a line")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  app.add_option("chains", names, "Names of bundled chains, such as random-25; without any, all")->type_name("CHAIN");
+  if (!app.read(argc, argv)) return 0;
+  for (const auto* list : {&links, &fractions})
+    for (const std::string& number : *list) static_cast<void>(shared::real("a list", number, "a number from 0"));
   if (!plans.empty()) return judge(plans.c_str());
   if (names.empty())
     for (const std::filesystem::path& file : test::bundled_chains()) names.push_back(file.stem().string());
   std::printf("chain,fraction,link,rotor,pofo,bound,gap,removed,host_bytes,seconds,by\n");
   for (const std::string& name : names)
-    for (const std::string& fraction : test::csv_fields(fractions))
-      for (const std::string& speed : test::csv_fields(links)) measure(name, fraction, speed, states);
+    for (const std::string& fraction : fractions)
+      for (const std::string& speed : links) measure(name, fraction, speed, states);
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("pofo_figures", [&] { return run(argc, argv); });
 }

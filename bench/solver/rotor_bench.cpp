@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "google_benchmark.hpp"
 #include "remat/chain/chain.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
@@ -90,3 +91,12 @@ BENCHMARK(all_budgets_in_slots)->Apply(lengths)->Apply(slots)->Apply(options)->U
 BENCHMARK(one_budget_in_bytes)->Apply(lengths)->Apply(options)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_benchmarks(
+      argc, argv,
+      R"(Microseconds of Rotor on chains that are made by a rule, at half of the memory that keeps everything.
+
+NAME/STAGES/SLOTS/OPTIONS, NAME one_budget_in_slots, all_budgets_in_slots (the table alone, for every budget) or
+one_budget_in_bytes; OPTIONS is the number of ways in which a stage may run.)");
+}

@@ -4,17 +4,19 @@
     solver.rotor_bench --benchmark_format=json > rotor.json
     python3 rotor_plot.py rotor.json > rotor.svg
 """
+import argparse
 import json
 import math
-import sys
 
 COLOURS = {"one_budget_in_slots": "#0072b2", "all_budgets_in_slots": "#d55e00", "one_budget_in_bytes": "#009e73"}
 WIDTH, HEIGHT, LEFT, BOTTOM = 560, 360, 70, 50
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", metavar="rotor.json", type=argparse.FileType(), help="the output of rotor_bench, in JSON")
     series = {}
-    for run in json.load(open(sys.argv[1]))["benchmarks"]:
+    for run in json.load(parser.parse_args().runs)["benchmarks"]:
         name, length, slots, options = run["name"].split("/")[:4]
         if slots == "500" and options == "1":
             series.setdefault(name, []).append((int(length), run["cpu_time"] * 1e-6))
@@ -45,4 +47,5 @@ def main():
     print("\n".join(out + ["</svg>"]))
 
 
-main()
+if __name__ == "__main__":
+    main()

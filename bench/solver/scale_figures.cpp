@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
@@ -82,27 +83,10 @@ void restart_peak() {
   std::ofstream("/proc/self/clear_refs") << "5";
 }
 
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> out;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    out.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
-double number(const std::string& text) {
-  double x = 0;
-  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (wrong != std::errc() || end != text.data() + text.size() || !(x >= 0) || x > 1e8)
-    throw bad_argument("\"" + text + "\" is no number from 0 to 1e8");
-  return x;
-}
-
 struct settings {
   std::string solver = "evict";
-  std::vector<std::string> families, operations{"100", "1000", "10000", "100000", "1000000"};
+  std::vector<std::string> families;
+  std::vector<double> operations{100, 1000, 10000, 100000, 1000000};
   double seconds = 10, budget = 0.5;
   std::uint64_t seed = 0;
   unsigned threads = 1;
@@ -154,35 +138,28 @@ void in_child(Work&& work) {
 
 int run(int argc, char** argv) {
   settings s;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view name = argv[i];
-    if (i + 1 == argc) throw bad_argument(std::string(name) + " needs a value");
-    const std::string value = argv[i + 1];
-    if (name == "--solver")
-      s.solver = value;
-    else if (name == "--family")
-      s.families = split(value);
-    else if (name == "--operations")
-      s.operations = split(value);
-    else if (name == "--seconds")
-      s.seconds = number(value);
-    else if (name == "--budget")
-      s.budget = number(value);
-    else if (name == "--seed")
-      s.seed = static_cast<std::uint64_t>(number(value));
-    else if (name == "--threads")
-      s.threads = static_cast<unsigned>(number(value));
-    else
-      throw bad_argument(std::string(name) + " is no option");
-  }
-  if (solvers.find(s.solver) == solvers.end()) throw bad_argument(s.solver + " is no solver here");
+  std::vector<std::string> families;
+  for (const auto& [name, family] : test::step_families) families.emplace_back(name);
+  bench::command_line app("scale_figures",
+                          "How a solver grows with the graph: time, memory, overhead and gap on training steps that "
+                          "are made by a rule, of each family and several sizes, as CSV.");
+  app.text("--solver", s.solver, "The solver", "NAME", bench::names_in(solvers));
+  app.list("--family", s.families, "Families; without any, all", "NAME,…", families);
+  app.list("--operations", s.operations, "Sizes of the graph", "N,…");
+  app.number("--seconds", s.seconds, "The limit of each solve", 0.0, 1e6);
+  app.number("--budget", s.budget, "The budget as a part of the peak", 0.0, 1.0);
+  app.number("--seed", s.seed, "The seed of graph and solver");
+  app.number("--threads", s.threads, "Threads of the solver; 0: all cores");
+  if (!app.read(argc, argv)) return 0;
+  for (const double n : s.operations)
+    if (n < 1 || n > 1e8 || n != std::floor(n))
+      throw shared::usage_error("--operations " + remat::format_number(n) + ": expected whole numbers from 1 to 1e8");
   std::printf("family,operations,solver,wall_s,cpu_s,overrun_s,bytes_per_operation,overhead,bound,gap,by,work\n");
   for (const auto& [name, family] : test::step_families) {
     bool wanted = s.families.empty();
     for (const std::string& f : s.families) wanted = wanted || f == name;
     if (!wanted) continue;
-    for (const std::string& n : s.operations)
-      in_child([&] { measure(s, name, family, static_cast<std::uint32_t>(number(n))); });
+    for (const double n : s.operations) in_child([&] { measure(s, name, family, static_cast<std::uint32_t>(n)); });
   }
   return 0;
 }
@@ -190,10 +167,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "scale_figures: %s\n", e.what());
-    return 2;
-  }
+  return shared::run_program("scale_figures", [&] { return run(argc, argv); });
 }

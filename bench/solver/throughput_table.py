@@ -7,6 +7,7 @@
 A cell is the operations of the graph per second of solving, and in brackets the gap to the proven bound in percent.
 --processor-time divides by the processor time of all threads and child processes, in place of the wall clock.
 """
+import argparse
 import json
 import sys
 
@@ -29,19 +30,20 @@ def cell(run, processor):
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "--processor-time"]
-    if len(arguments) != 1:
-        sys.exit(__doc__.split("\n\n")[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", metavar="throughput.json", help="the output of throughput_bench, in JSON")
+    parser.add_argument("--processor-time", action="store_true", help="divide by the processor time")
+    given = parser.parse_args()
     try:
-        with open(arguments[0]) as file:
+        with open(given.runs) as file:
             runs = json.load(file)["benchmarks"]
     except (OSError, ValueError, KeyError) as e:
-        sys.exit(f"{arguments[0]}: is no output of throughput_bench with --benchmark_format=json ({e})")
+        sys.exit(f"{given.runs}: is no output of throughput_bench with --benchmark_format=json ({e})")
     tables = {}
     for run in runs:
         solver, operations, threads = run["name"].split("/")[:3]
         line = tables.setdefault(threads.partition(":")[2], {}).setdefault(solver, {})
-        line[int(operations)] = cell(run, "--processor-time" in sys.argv)
+        line[int(operations)] = cell(run, given.processor_time)
     for threads, lines in tables.items():
         sizes = sorted({size for line in lines.values() for size in line})
         print(f"\n{threads} thread{'s' if threads != '1' else ''}:\n")
@@ -51,4 +53,5 @@ def main():
             print(f"| {solver} | " + " | ".join(line.get(size, "") for size in sizes) + " |")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/bound/least_memory.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -56,7 +57,7 @@ struct row {
 
 std::vector<row> peers() {
   std::vector<row> rows;
-  for (const auto& field : test::read_csv(std::filesystem::path(REMAT_BENCH_DATA) / "peers" / "twremat.csv")) {
+  for (const auto& field : test::read_csv(std::filesystem::path(REMAT_TEST_DATA) / "peers" / "twremat.csv")) {
     row r{field[0], field[2], std::stoi(field[3]), std::stoll(field[4]), std::nullopt, std::stod(field[7])};
     if (!field[5].empty()) r.theirs = std::stod(field[5]);
     rows.push_back(std::move(r));
@@ -71,7 +72,7 @@ double processor_ms() {
 }
 
 problem instance(const row& r) {
-  const auto path = std::filesystem::path(REMAT_BENCH_DATA) / "graphs" / (r.graph + ".json");
+  const auto path = std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (r.graph + ".json");
   return problem(read_training_graph(path), parse_cost(r.cost));
 }
 
@@ -204,26 +205,27 @@ void dual(double seconds, const std::string& only) {
                undercut);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   std::string graph;
   double seconds = 0, improve_for = 0;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string option = argv[i];
-    if (i + 1 < argc && option == "--graph")
-      graph = argv[i + 1];
-    else if (i + 1 < argc && option == "--dual")
-      seconds = std::stod(argv[i + 1]);
-    else if (i + 1 < argc && option == "--improve")
-      improve_for = std::stod(argv[i + 1]);
-    else {
-      std::fprintf(stderr, "usage: twremat_figures [--dual SECONDS | --improve SECONDS] [--graph NAME]\n");
-      return 2;
-    }
-  }
+  bench::command_line app("twremat_figures",
+                          "TwRemat beside the peer's rows of tests/data/peers/twremat.csv: time, length, makespan on "
+                          "four streams, and what others need, as CSV; or, with --dual, the least memory for each "
+                          "desired overhead. On the bundled graphs of these rows.");
+  app.number("--dual", seconds, "Ask for the least memory, with this limit in seconds; 0: do not", 0.0, 1e6);
+  app.number("--improve", improve_for, "With the option improve, and this limit in seconds; 0: without", 0.0, 1e6)
+      ->excludes("--dual");
+  app.text("--graph", graph, "One graph of the rows alone; without it, all", "NAME");
+  if (!app.read(argc, argv)) return 0;
   if (seconds > 0)
     dual(seconds, graph);
   else
     against_peer(improve_for, graph);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("twremat_figures", [&] { return run(argc, argv); });
 }

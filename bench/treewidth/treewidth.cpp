@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/io/pace.hpp"
@@ -77,41 +78,36 @@ void measure(const std::string& name, const char* kind, const remat::undirected_
   std::fflush(stdout);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   std::vector<double> limits{1, 10, 60};
   std::uint64_t seed = 0;
-  std::vector<std::string> files;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--limits" && i + 1 < argc) {
-      limits.clear();
-      std::istringstream in(argv[++i]);
-      for (std::string item; std::getline(in, item, ',');) limits.push_back(std::stod(item));
-    } else if (word == "--seed" && i + 1 < argc) {
-      seed = std::stoull(argv[++i]);
-    } else {
-      files.push_back(word);
-    }
-  }
+  std::vector<std::filesystem::path> files;
+  bench::command_line app("treewidth-figures",
+                          "Widths of tree decompositions within limits of processor time, as CSV, on PACE graphs "
+                          "(.gr) and on the operation graphs of training graphs (.json): yours, or bundled ones "
+                          "(tests/data/graphs).");
+  app.list("--limits", limits, "Seconds of processor time, rising", "S,…");
+  app.number("--seed", seed, "The seed");
+  app.files(files, "Graphs")->required();
+  if (!app.read(argc, argv)) return 0;
   std::printf("instance,kind,vertices,edges");
   for (const double limit : limits) std::printf(",width_%gs", limit);
   std::printf(",lower_bound,proven,cpu_s\n");
-  for (const std::string& file : files) {
-    const std::filesystem::path path(file);
-    try {
-      if (path.extension() == ".gr") {
-        measure(path.stem().string(), "pace", remat::read_pace_graph(path), limits, seed);
-      } else {
-        const remat::problem p(remat::read_training_graph(path), remat::unit_cost{});
-        measure(path.stem().string(), "training-dag", remat::operation_graph(p, remat::operation_edges::reads), limits,
-                seed);
-        measure(path.stem().string(), "training-moral", remat::operation_graph(p), limits, seed);
-      }
-    } catch (const remat::error& e) {
-      std::fprintf(stderr, "%s\n", e.what());
-      return 2;
+  for (const std::filesystem::path& path : files) {
+    if (path.extension() == ".gr") {
+      measure(path.stem().string(), "pace", remat::read_pace_graph(path), limits, seed);
+    } else {
+      const remat::problem p(remat::read_training_graph(path), remat::unit_cost{});
+      measure(path.stem().string(), "training-dag", remat::operation_graph(p, remat::operation_edges::reads), limits,
+              seed);
+      measure(path.stem().string(), "training-moral", remat::operation_graph(p), limits, seed);
     }
   }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("treewidth-figures", [&] { return run(argc, argv); });
 }

@@ -33,7 +33,7 @@ for link, heading in links:
         mistakes.append(f"bench/README.md links {link}#{heading}: there is no such heading")
 
 cmake = (bench / "CMakeLists.txt").read_text(encoding="utf-8")
-targets = dict(re.findall(r"add_executable\(([\w.-]+) ([\w./]+)\)", cmake))
+targets = dict(re.findall(r"(?:remat_benchmark|add_executable)\(([\w.-]+) ([\w./]+)", cmake))
 targets |= {name[:-4].replace("/", "."): name for name in files if name.endswith("_bench.cpp")}
 rows = dict(re.findall(r"^\| `([\w-]+)` \(\[[^\]]+\]\(([^)]+)\)\)", page, re.M))
 mistakes += [f"bench/README.md: {name} is made of {targets.get(name, 'nothing')}, not of {source}"

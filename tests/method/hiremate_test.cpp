@@ -412,6 +412,11 @@ TEST_CASE("a backend that throws or returns too few values: its failure is told,
   // The searches of ways of sub-graphs may run on several threads.
   options.run.threads = 2;
   check_failure(p, hiremate_with(test::throwing_backend{})(p, options), "the backend throwing failed: licence expired");
+  // With a link too slow to help, the instances are solved without copies.
+  options.run.threads = 1;
+  const problem linked = p.with_link({.out = 1e6, .in = 1e6, .latency = 0});
+  check_failure(linked, hiremate_with(test::throwing_backend{})(linked, options),
+                "the backend throwing failed: licence expired");
 }
 
 TEST_CASE("chains that are not begun are counted and reported") {

@@ -66,7 +66,7 @@ solve_function improved(const Solver& solver) {
   return [&solver](const problem& p, const run_control& run) {
     typename Solver::options_type options;
     options.run = run;
-    options.improve = true;
+    options.improve = by_refinement;
     return solver(p, options);
   };
 }

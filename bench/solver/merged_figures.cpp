@@ -26,6 +26,7 @@
 #include "remat/method/automatic.hpp"
 #include "remat/method/exact.hpp"
 #include "support/data.hpp"
+#include "support/exact_copies.hpp"
 
 namespace {
 
@@ -226,11 +227,14 @@ int run(int argc, char** argv) {
     automatic_options searching{.gap = 0};
     searching.run.time_limit = nanoseconds_of(seconds);
     const solution found = automatic(p, searching);
-    exact_options proving;
-    proving.run.time_limit = nanoseconds_of(exact_seconds);
-    proving.max_states = 40'000'000;
-    if (found.plan) proving.faster_than = found.time * (1 + 1e-9);
-    const solution best = exact(p, proving);
+    const auto prove = [&](auto proving, const auto& search) {
+      proving.run.time_limit = nanoseconds_of(exact_seconds);
+      proving.max_states = 40'000'000;
+      if (found.plan) proving.faster_than = found.time * (1 + 1e-9);
+      return search(p, proving);
+    };
+    const solution best =
+        p.link() ? prove(test::copying_options{}, test::exact_with_copies) : prove(exact_options{}, exact);
     std::printf("%s,%g,%u,%u,%.3f,%s,%.3f,%.3f,%s,%.3f,%.1f\n", file.stem().c_str(), fraction,
                 whole.graph().num_operations, p.graph().num_operations, overhead(found.time), found.by.c_str(),
                 overhead(found.lower_bound), overhead(best.time), std::string(to_string(best.status)).c_str(),

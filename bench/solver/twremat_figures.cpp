@@ -96,7 +96,7 @@ double ratio(const problem& p, const solution& s) {
 
 void against_peer(double improve_for, const std::string& only) {
   twremat_options options;
-  options.improve = improve_for > 0;
+  if (improve_for > 0) options.improve = by_refinement;
   if (options.improve) options.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(improve_for * 1e9));
   std::printf(
       "graph,percent,theirs,ours,bound,length,their_ms,cpu_ms,evict,chen_sqrt,chen_greedy,makespan_%u,"

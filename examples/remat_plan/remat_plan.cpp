@@ -36,6 +36,7 @@
 #include "remat/io/schedule_json.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/io/unknown_keys_json.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/render/dot.hpp"
 #include "remat/render/trace_json.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -99,7 +100,7 @@ graph_solver_options read_graph_options(const arguments& args) {
   if (args.gap) options.automatic.gap = *args.gap;
   if (args.improve)
     options.each([](std::string_view, auto& of_solver) {
-      if constexpr (requires { of_solver.improve; }) of_solver.improve = true;
+      if constexpr (requires { of_solver.improve; }) of_solver.improve = remat::by_refinement;
     });
   const option_settings settings(args.settings);
   options.each([&](std::string_view solver, auto& of_solver) { settings.apply(solver, of_solver); });

@@ -19,6 +19,7 @@
 #include "remat/method/automatic.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/evict_with_copies.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
@@ -187,13 +188,12 @@ struct graph_solver_options {
   refined_by_name.is_in_all = false;
   if (p.link())
     return {on_graph_by(remat::no_remat_solver::name, p, best_order),
-            on_graph(remat::evict, p, options.evict),
+            on_graph(remat::evict_with_copies, p, options.evict),
             refined,
             on_graph(remat::rockmate, p, options.rockmate),
             hierarchical,
             on_graph(remat::offload, p, options.offload),
             on_graph(remat::pofo, p, options.pofo),
-            exact,
             automatic};
   return {on_graph_by(remat::no_remat_solver::name, p, best_order),
           on_graph(remat::chen_sqrt, p, options.chen_sqrt),
@@ -219,7 +219,7 @@ struct graph_solver_options {
                                 on_chain(remat::revolve, p), on_chain(remat::rotor, p, options)};
   // The closed form of revolve, then rotor, which finds the best of all schedules that the others can find.
   remat::rotor_options with_start = options;
-  with_start.improve = true;
+  with_start.begin_with_revolve = true;
   named_solver best = on_chain(remat::rotor, p, with_start);
   best.name = "auto";
   all.push_back(std::move(best));

@@ -29,7 +29,7 @@
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/memory/plan.hpp"
-#include "remat/method/evict.hpp"
+#include "remat/method/evict_with_copies.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
 #include "remat/method/refined.hpp"
@@ -264,7 +264,7 @@ arena_solution solve(const problem& p, std::int64_t bytes, const options& o) {
   fitting.budget = bytes;
   fitting.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(o.seconds * 1e9));
   const std::string solver = train::gpu::solver_of(o);
-  if (solver == "evict") return fit_arena(p, evict, fitting);
+  if (solver == "evict") return fit_arena(p, evict_with_copies, fitting);
   return solver == "offload" ? fit_arena(p, offload, fitting) : fit_arena(p, refined, fitting);
 }
 

@@ -11,7 +11,7 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
-#include "remat/method/evict.hpp"
+#include "remat/method/evict_with_copies.hpp"
 #include "remat/problem/host_link.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -107,5 +107,5 @@ TEST_CASE("with a link, a schedule that exists is not proven away") {
   REQUIRE(report.time == 4);
   CHECK(least_memory_within(p, 4) <= report.peak_bytes);
   CHECK(least_memory_within(p.with_budget(problem::unlimited), 4) <= report.peak_bytes);
-  CHECK(least_memory_for(p, 4, evict).status != solve_status::infeasible);
+  CHECK(least_memory_for(p, 4, evict_with_copies).status != solve_status::infeasible);
 }

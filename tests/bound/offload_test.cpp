@@ -21,7 +21,7 @@
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
-#include "remat/method/evict.hpp"
+#include "remat/method/evict_with_copies.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/copy_schedules.hpp"
@@ -163,7 +163,7 @@ TEST_CASE("a moment that cannot win is no bound before all of its cases are boun
   const problem unet = read_training_step(REMAT_TEST_DATA "/graphs/unet5-b16-256.json").instance.with_link({});
   for (const std::int64_t less : {1, 100, 200, 1'000, 10'000}) {
     const problem p = unet.with_budget(unet.graph().baseline_peak - less);
-    const solution s = evict(p);
+    const solution s = evict_with_copies(p);
     REQUIRE(s.has_schedule());
     CHECK(s.message.find("defect") == std::string::npos);
     CHECK(offload_bound(p).lower_bound <= with_rounding(s.time));

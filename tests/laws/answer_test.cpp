@@ -117,11 +117,11 @@ TEST_CASE("cut off on a chain, no solver has less than the closed form of binomi
   std::stop_source stop;
   stop.request_stop();
   std::vector<run_control> limits;
-  for (const std::uint64_t work : {0U, 1U, 50U, 3000U}) limits.push_back({.work_limit = work});
+  for (const std::uint64_t work : {0U, 50U, 3000U}) limits.push_back({.work_limit = work});
   limits.push_back({.time_limit = std::chrono::nanoseconds(0)});
   limits.push_back({.time_limit = std::chrono::milliseconds(1)});
   limits.push_back({.stop = stop.get_token()});
-  for (const std::int64_t budget : {9, 24, 84}) {
+  for (const std::int64_t budget : {9, 84}) {
     const problem p = whole.with_budget(budget);
     const double closed = revolve(p).time;
     CHECK(closed < 3000);
@@ -178,9 +178,9 @@ TEST_CASE("solvers that make no copies refuse a link to the host, in one sentenc
   const problem p = random_problem(1, {.operations = 8}).with_link({});
   for (const law_solver& solver : all_solvers()) {
     INFO(solver.name);
-    static const std::set<std::string> with_copies{"no_remat", "evict",   "exact", "refined", "rockmate",
-                                                   "hiremate", "offload", "pofo",  "auto"};
-    if (with_copies.count(solver.reports) != 0) {
+    static const std::set<std::string> with_copies{"no_remat", "refined", "rockmate", "hiremate",
+                                                   "offload",  "pofo",    "auto"};
+    if (with_copies.count(solver.reports) != 0 || solver.name == "evict (copies)") {
       check_law(p, solver.solve(p, {}), unknown, solver.reports);  // it claims nothing that copies could refute
       continue;
     }

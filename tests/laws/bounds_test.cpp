@@ -29,6 +29,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/solver/frontier.hpp"
 #include "support/copy_schedules.hpp"
+#include "support/exact_copies.hpp"
 #include "support/exhaustive.hpp"
 #include "support/exhaustive_copies.hpp"
 #include "support/random_chain.hpp"
@@ -208,10 +209,9 @@ TEST_CASE("no bound with a link is above the least time of any schedule with cop
       REQUIRE(!(r.infeasible && feasible));
       proven += r.lower_bound > needed;
     }
-    exact_options searching;
-    searching.start_from_heuristic = seed % 2 == 0;
+    test::copying_options searching;
     if (seed % 3 == 0) searching.max_states = 1 + seed % 60;
-    const solution s = exact(p, searching);
+    const solution s = test::exact_with_copies(p, searching);
     REQUIRE(holds(s.lower_bound));
     if (s.status == solve_status::infeasible) REQUIRE(!feasible);
     if (s.status == solve_status::optimal) REQUIRE(s.time <= fastest.time * (1 + 2e-12));

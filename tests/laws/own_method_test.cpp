@@ -40,7 +40,7 @@ void check_own_method(const Solver& solver, const problem& p, std::uint64_t work
   }
   CHECK(own.statistics.own.find<double>("own_time") == nullptr);
 
-  options.improve = true;
+  options.improve = by_refinement;
   const solution better = solver(p, options);
   const double* own_time = better.statistics.own.find<double>("own_time");
   if (own_time == nullptr) return;  // settled at once, or the method found nothing

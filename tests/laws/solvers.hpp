@@ -14,6 +14,7 @@
 #include "remat/method/cbc.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/evict_with_copies.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
@@ -61,15 +62,16 @@ inline constexpr auto hiremate_own = hiremate_with(branch_and_bound);
       law_solver_of("chen_greedy", chen_greedy),
       law_solver_of("revolve", revolve),
       law_solver_of("evict", evict),
+      law_solver_of("evict (copies)", evict_with_copies),
       law_solver_of("evict (random)", evict, {.random_passes = 1'000'000}),
       law_solver_of("exact", exact),
       law_solver_of("refined", refined),
       law_solver_of("offload", offload),
       law_solver_of("rotor", rotor),
       law_solver_of("pofo", pofo),
-      law_solver_of("rotor (improve)", rotor, {.improve = true}),
+      law_solver_of("rotor (improve)", rotor, {.improve = by_refinement}),
       law_solver_of("rockmate", rockmate),
-      law_solver_of("rockmate (improve)", rockmate, {.improve = true}),
+      law_solver_of("rockmate (improve)", rockmate, {.improve = by_refinement}),
       law_solver_of("twremat", twremat),
       law_solver_of("checkmate (own)", checkmate_own),
       law_solver_of("checkmate (CBC)", checkmate),

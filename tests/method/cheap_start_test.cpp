@@ -102,7 +102,7 @@ TEST_CASE("a method that is cut off has the closed form, and one that is not has
   REQUIRE(take_closed_form(p, closed, "mine"));
   for (const stop_reason why : {stop_reason::none, stop_reason::work, stop_reason::deadline, stop_reason::cancelled}) {
     const solution s =
-        solve_by_own_method(p, "mine", {}, false, true, [&](run_clock&, solution&) -> method_end { return {why}; });
+        solve_by_own_method(p, "mine", {}, {}, true, [&](run_clock&, solution&) -> method_end { return {why}; });
     CHECK(s.has_schedule() == (why != stop_reason::none));
     if (!s.plan) continue;
     CHECK(s.by == "mine/revolve");
@@ -117,7 +117,7 @@ TEST_CASE("a method that is cut off has the closed form, and one that is not has
   stop.request_stop();
   for (const bool fits : {false, true}) {
     const solution s = solve_by_own_method(p.with_budget(fits ? problem::unlimited : p.budget()), "mine",
-                                           {.stop = stop.get_token()}, false, false, never);
+                                           {.stop = stop.get_token()}, {}, false, never);
     REQUIRE(s.has_schedule());
     CHECK(s.by == (fits ? "mine/no_remat" : "mine/revolve"));
   }

@@ -22,6 +22,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/no_remat.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/concepts.hpp"
 #include "remat/schedule/check.hpp"
@@ -164,7 +165,7 @@ TEST_CASE("a pure answer is the method's own, a start is said, and improvement s
     test::check_answer(p, w);
     CHECK((w.by.rfind("checkmate/start/", 0) == 0 || is_own(w.by)));
     warmed += w.by.rfind("checkmate/start/", 0) == 0;
-    const solution i = checkmate_own(p, {.improve = true, .gap = 0, .run = {.work_limit = 24'000}});
+    const solution i = checkmate_own(p, {.gap = 0, .improve = by_refinement, .run = {.work_limit = 24'000}});
     test::check_answer(p, i);
     if (i.by.rfind("checkmate/refined", 0) == 0 && i.statistics.own.find<std::string>("own_by"))
       CHECK(*i.statistics.own.find<double>("own_time") >= i.time);
@@ -301,8 +302,8 @@ TEST_CASE("a start over the budget is ignored, an illegal one is refused, with i
   const std::optional<schedule> over = no_remat(p.with_budget(problem::unlimited)).plan;
   REQUIRE(over);
   REQUIRE(check(p, *over).what == violation::over_budget);
-  for (const bool improve : {false, true}) {
-    checkmate_options options{.starts = {*over}, .improve = improve, .gap = 0, .run = {.work_limit = 24'000}};
+  for (const improvement& improve : {improvement{}, by_refinement}) {
+    checkmate_options options{.starts = {*over}, .gap = 0, .improve = improve, .run = {.work_limit = 24'000}};
     const solution s = checkmate_own(p, options);
     test::check_answer(p, s);
     CHECK(s.by != "checkmate/start");

@@ -21,6 +21,7 @@
 #include "remat/hierarchy/partition.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/answer.hpp"
@@ -442,7 +443,7 @@ TEST_CASE("improve is not worse, and says what the method itself found") {
     const solution plain = hiremate_own(p, options);
     CHECK(plain.by.find("refined") == std::string::npos);
     CHECK(plain.statistics.own.find<double>("own_time") == nullptr);
-    options.improve = true;
+    options.improve = by_refinement;
     options.run.work_limit *= 3;
     const solution improved = hiremate_own(p, options);
     test::check_answer(p, improved);

@@ -16,7 +16,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/automatic.hpp"
-#include "remat/method/evict.hpp"
+#include "remat/method/evict_with_copies.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate.hpp"
@@ -26,6 +26,7 @@
 #include "support/exhaustive_copies.hpp"
 #include "support/half_elsewhere.hpp"
 #include "support/large_steps.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 using namespace remat;
@@ -53,7 +54,8 @@ copying_solver by(const Solver& solver, typename Solver::options_type options = 
           }};
 }
 constexpr auto hiremate_own = hiremate_with(branch_and_bound);
-const std::vector<copying_solver> copying_solvers{by(offload), by(evict), by(refined), by(rockmate), by(hiremate_own)};
+const std::vector<copying_solver> copying_solvers{by(offload), by(evict_with_copies), by(refined), by(rockmate),
+                                                  by(hiremate_own)};
 
 /// A link from slow to fast, in bytes per unit of time of the random graphs.
 host_link random_link(std::uint64_t seed) {
@@ -68,7 +70,7 @@ TEST_CASE("on small graphs, no schedule is faster than the optimum, and most are
     std::size_t solved = 0, optimal = 0, with_copies = 0;
   };
   std::map<std::string, counts> of_solver;
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(60, 100); ++seed) {
     const problem whole = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 4)});
     for (const double part : {0.9, 0.75}) {
       const problem p = test::within(whole, part).with_link(random_link(seed), seed % 4 == 0 ? 6 : problem::unlimited);
@@ -99,14 +101,14 @@ TEST_CASE("on small graphs, no schedule is faster than the optimum, and most are
   for (const copying_solver& solver : copying_solvers) {
     const counts& c = of_solver[solver.name];
     MESSAGE(solver.name, ": ", c.solved, " solved, ", c.optimal, " optimal, ", c.with_copies, " with copies");
-    CHECK(c.solved > 20);
-    CHECK(c.with_copies > 4);
+    CHECK(c.solved > 8);
+    CHECK(c.with_copies > 2);
     CHECK(10 * c.optimal > (solver.name == "rockmate" ? 6 : 8) * c.solved);  // it has chains alone
   }
 }
 
 TEST_CASE("it is never slower than recomputation alone by eviction, and faster with a fast link") {
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(25, 60); ++seed) {
     const problem whole = test::random_problem(seed, {.operations = 10 + static_cast<std::uint32_t>(seed % 40)});
     for (const double part : {0.8, 0.6}) {
       const problem alone = test::within(whole, part);
@@ -137,7 +139,7 @@ TEST_CASE("eviction with a link is never slower than without it") {
     for (const double speed : {0.5, 5.0, 1e6}) {
       const problem p =
           alone.with_link({.out = speed, .in = speed, .latency = 0}, seed % 2 == 0 ? 20 : problem::unlimited);
-      const solution s = evict(p);
+      const solution s = evict_with_copies(p);
       REQUIRE(s.plan);
       CHECK(check(p, *s.plan).valid());
       CHECK(s.time <= recomputed.time * (1 + 1e-12));

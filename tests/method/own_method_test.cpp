@@ -25,7 +25,7 @@ TEST_CASE("improve says what the own method found, and what refinement gained") 
     const double before = s.time;
     const run_control run{.work_limit = 32'000};
     run_clock clock(run);
-    CHECK(detail::improve(p, s, {}, clock, "mine") != stop_reason::cancelled);
+    CHECK(detail::improve(by_refinement, p, s, {}, clock, "mine") != stop_reason::cancelled);
     REQUIRE(s.plan);
     CHECK(s.time <= before);
     REQUIRE(s.statistics.own.find<double>("own_time"));
@@ -44,13 +44,13 @@ TEST_CASE("improve begins without a schedule, too, and obeys the limits") {
   solution s;
   const run_control run{.work_limit = 16'000};
   run_clock clock(run);
-  detail::improve(p, s, {}, clock, "mine");
+  detail::improve(by_refinement, p, s, {}, clock, "mine");
   CHECK_FALSE(s.statistics.own.find<double>("own_time"));
   if (s.plan) CHECK(s.by.rfind("mine/refined/", 0) == 0);
 
   clock.work(16'000);
   solution none;
-  CHECK(detail::improve(p, none, {}, clock, "mine") == stop_reason::work);
+  CHECK(detail::improve(by_refinement, p, none, {}, clock, "mine") == stop_reason::work);
   CHECK_FALSE(none.plan);
 }
 
@@ -65,16 +65,16 @@ TEST_CASE("the frame: the listed order first, then the method within its share, 
   };
   const run_control run{.work_limit = 16'000};
   const solution whole =
-      detail::solve_by_own_method(all.with_budget(problem::unlimited), "mine", run, false, true, method);
+      detail::solve_by_own_method(all.with_budget(problem::unlimited), "mine", run, {}, true, method);
   CHECK(whole.by == "mine/no_remat");
   CHECK(whole.status == solve_status::optimal);
   CHECK(calls == 0);
   const problem tight = all.with_budget(all.graph().baseline_peak * 9 / 10);
-  const solution own = detail::solve_by_own_method(tight, "mine", run, false, true, method);
+  const solution own = detail::solve_by_own_method(tight, "mine", run, {}, true, method);
   CHECK(calls == 1);
   CHECK_FALSE(own.plan);
   CHECK(own.statistics.work == 10);
-  const solution better = detail::solve_by_own_method(tight, "mine", run, true, false, method);
+  const solution better = detail::solve_by_own_method(tight, "mine", run, by_refinement, false, method);
   CHECK(calls == 2);
   if (better.plan) CHECK(better.by.rfind("mine/refined/", 0) == 0);
   CHECK(better.statistics.work >= 10);

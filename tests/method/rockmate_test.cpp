@@ -13,6 +13,7 @@
 
 #include "remat/hierarchy/detail/way_cache.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/answer.hpp"
 #include "support/csv.hpp"
@@ -197,7 +198,7 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(*figures.find<std::int64_t>("tables_refused") == 0);
   CHECK(*figures.find<std::int64_t>("ways_kept") <= *figures.find<std::int64_t>("ways_found"));
   CHECK(*figures.find<std::int64_t>("stage_ways") > *figures.find<std::int64_t>("stages"));
-  options.improve = true;
+  options.improve = by_refinement;
   options.run.work_limit = 960'000;
   const solution better = remat::rockmate(p, options);
   CHECK(better.by.rfind("rockmate/refined/", 0) == 0);

@@ -24,6 +24,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/no_remat.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -409,7 +410,7 @@ TEST_CASE("limits: stop, work, wall clock, memory of the table, no slots") {
   CHECK_THROWS_AS((void)remat::rotor(p, options), remat::bad_argument);
 }
 
-TEST_CASE("a chain on which it is cut off: the closed form; with improve it begins with that, and is never worse") {
+TEST_CASE("a chain on which it is cut off: the closed form; if asked, it begins with that, and is never worse") {
   for (const std::size_t length : {60U, 300U}) {
     CAPTURE(length);
     const chain_problem p(remat::test::adjoint_chain(length), 14);
@@ -418,19 +419,19 @@ TEST_CASE("a chain on which it is cut off: the closed form; with improve it begi
     for (const remat::rotor_form form :
          {remat::rotor_form::slots, remat::rotor_form::bytes, remat::rotor_form::bytes_or_slots})
       for (const std::uint64_t work : {0U, 1000U, 20'000U})
-        for (const bool improve : {false, true}) {
+        for (const bool begins : {false, true}) {
           CAPTURE(static_cast<int>(form));
           CAPTURE(work);
-          CAPTURE(improve);
+          CAPTURE(begins);
           remat::rotor_options options;
           options.form = form;
-          options.improve = improve;
+          options.begin_with_revolve = begins;
           options.run.work_limit = work;
           const chain_solution s = remat::rotor(p, options);
-          if (improve || work == 0) REQUIRE(s.has_schedule());
+          if (begins || work == 0) REQUIRE(s.has_schedule());
           if (!s.has_schedule()) continue;
           check_chain_answer(p, s);
-          if (improve || s.statistics.work >= work) CHECK(s.time <= closed.time);
+          if (begins || s.statistics.work >= work) CHECK(s.time <= closed.time);
           const std::string* form_of = s.statistics.own.find<std::string>("form");
           REQUIRE(form_of);
           if (work == 0) CHECK(*form_of == "closed");
@@ -443,7 +444,7 @@ TEST_CASE("a chain on which it is cut off: the closed form; with improve it begi
   CHECK(own.persistent_optimum);
   CHECK(*own.statistics.own.find<std::string>("form") == "exact");
   CHECK(own.time <= remat::revolve(p).time);
-  CHECK(remat::rotor(p, {.improve = true}).time == own.time);
+  CHECK(remat::rotor(p, {.begin_with_revolve = true}).time == own.time);
 }
 
 TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and refinement follows") {
@@ -470,7 +471,7 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(held.by == "rotor/retain");
   CHECK(held.time < own.time);
   options.retain_rounds = 0;
-  options.improve = true;
+  options.improve = remat::by_refinement;
   options.run.work_limit = 960'000;
   const solution better = remat::rotor(p, options);
   CHECK(better.by.rfind("rotor/refined/", 0) == 0);

@@ -17,6 +17,7 @@
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/training_graph_json.hpp"
+#include "remat/method/refined.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/concepts.hpp"
@@ -192,7 +193,7 @@ TEST_CASE("nothing can be taken out of one bag: only improve finds a schedule, a
   const solution alone = twremat(p, options);
   CHECK_FALSE(alone.has_schedule());
   CHECK(figure<bool>(alone, "repaired") == false);
-  options.improve = true;
+  options.improve = by_refinement;
   options.run.work_limit = 6000;
   const solution improved = twremat(p, options);
   test::check_answer(p, improved);
@@ -206,7 +207,7 @@ TEST_CASE("improve never loses, and says what the method alone found") {
   const problem p = bundled("rk/resnet50", 0.4);
   twremat_options options;
   options.run.work_limit = 60'000;
-  options.improve = true;
+  options.improve = by_refinement;
   const solution improved = twremat(p, options);
   test::check_answer(p, improved);
   REQUIRE(improved.has_schedule());

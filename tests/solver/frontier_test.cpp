@@ -13,6 +13,7 @@
 #include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/evict_with_copies.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/schedule/check.hpp"
@@ -66,7 +67,7 @@ TEST_CASE("with an exact solver, the least memory is the least") {
 TEST_CASE("more time never takes more memory, on a real graph") {
   const problem p = bundled("unet5-b16-256");
   std::int64_t before = std::numeric_limits<std::int64_t>::max();
-  for (const double overhead : {0.0, 0.05, 0.1, 0.25}) {
+  for (const double overhead : {0.0, 0.1, 0.25}) {
     const solution s = least_memory_for(p, p.graph().baseline_time * (1 + overhead), twremat);
     REQUIRE(s.has_schedule());
     CHECK(s.time <= p.graph().baseline_time * (1 + overhead) * (1 + 1e-12));
@@ -109,7 +110,7 @@ TEST_CASE("a schedule of a smaller budget is carried over whole, and hides no fa
   const std::vector<std::int64_t> budgets{2'000'000'000, 2'200'000'000};
   solution of_larger;
   const auto solve = [&](const problem& q, const run_control&) {
-    return q.budget() > budgets[0] ? of_larger : evict(q);
+    return q.budget() > budgets[0] ? of_larger : evict_with_copies(q);
   };
   of_larger.lower_bound = p.graph().needed_time;
   std::vector<solution> answers = frontier_by(p, budgets, solve);

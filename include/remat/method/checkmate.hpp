@@ -12,6 +12,7 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -23,7 +24,6 @@ struct checkmate_options {
   /// \name Settings (`records` says what they are)
   /// @{
   bool warm_start = false;
-  bool improve = false;
   double gap = default_gap;
   std::uint32_t moments = 4;
   std::int64_t units = std::int64_t{1} << 20;
@@ -39,7 +39,8 @@ struct checkmate_options {
   std::uint64_t window_nodes = 500;
   std::uint64_t default_nodes = 100;
   /// @}
-  run_control run{};  ///< limits, seed, threads, progress
+  improvement improve{};  ///< after the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.
   static constexpr auto records() {
@@ -47,7 +48,6 @@ struct checkmate_options {
     return std::tuple{
         option("warm_start", &o::warm_start,
                "start from the schedules that rockmate and refined find in half of the limits"),
-        option("improve", &o::improve, "improve the schedule by eviction and refinement"),
         option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01),
         option("moments", &o::moments, "of the turnaround bound that the model has rows for, the highest ones")
             .paper(0),

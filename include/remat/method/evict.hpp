@@ -46,24 +46,17 @@ struct evict_options {
 /// operations: near the least memory the order of the first runs decides what fits. At the end, recomputed tensors are
 /// held instead if memory is left for them.
 ///
-/// With a link (`problem::with_link`), a pass brings a missing tensor back by its operations or by a copy from the
-/// host, whichever delays the step less. A copy costs its price by the bound (`offload_bound`), and no less than the
-/// time for which the step would wait for it: the pass keeps a clock of each direction of the link. Passes are made at
-/// several scales of the prices, and with a preference for the tensors that the bound's choice has on the host; the
-/// copies of each sequence of computes are then placed, and the engines simulated. At the end, recomputations are taken
-/// out as long as the step gets faster. The listed order with copies comes first, and recomputation alone next;
-/// `insist` is not used.
-///
 /// Heuristic: it may find no schedule under a tight budget, which proves nothing. The status `optimal` comes from the
-/// bound alone (`turnaround_bound`; with a link `offload_bound`). Deterministic for a seed and a work limit. Time: each
+/// bound alone (`turnaround_bound`). Deterministic for a seed and a work limit. Time: each
 /// pass about O((reads + evictions) · log(resident tensors)) plus the search for what has to be recomputed; memory
-/// O(reads and writes). Throws `bad_argument` if `keep` names a tensor that the problem does not have. Cancellation:
+/// O(reads and writes). Throws `bad_argument` if `keep` names a tensor that the problem does not have, and
+/// for a problem with a link, which is for `evict_with_copies`. Cancellation:
 /// polls at every pass, and within passes and repairs every 4096 steps of a search, which take less than 10 ms. Work:
 /// `work_of::visit` for each listed operation of a pass and for each recomputation that free memory may replace,
 /// `work_of::move` for each one for which a repair makes room, and for each 4096 steps of a repair.
 ///
 /// `solution::by`: "evict" for a pass, "evict/fill" after holding what fits, "evict/squeeze" for a repaired schedule of
-/// a larger budget, "evict/listed" for the listed order with copies.
+/// a larger budget.
 ///
 ///     const solution s = evict(p.with_budget(p.graph().baseline_peak / 2));
 ///     if (s.plan) use(*s.plan);

@@ -38,14 +38,12 @@ struct exact_options {
   static constexpr auto records() {
     using o = exact_options;
     return std::tuple{
-        option("max_states", &o::max_states,
-               "that are kept; each takes about 100 bytes and its bits, with a link at most 512")
+        option("max_states", &o::max_states, "that are kept; each takes about 100 bytes and its bits")
             .from(1)
             .to(4'294'967'294)
             .fast(200'000),
         option("start_from_heuristic", &o::start_from_heuristic,
-               "run evict first, and drop states that cannot beat its schedule; with a link, offload after a search "
-               "that did not end"),
+               "run evict first, and drop states that cannot beat its schedule"),
         option("patience", &o::patience, "give up when twice as many states close less than this part of the gap")
             .from(0)
             .to(1)};
@@ -86,19 +84,11 @@ struct exact_options {
 /// `max_states`, the `patience`, a limit of work (`work_of::visit` for each operation and expanded state) or time, or a
 /// stop ends the search, it returns the incumbent (`evict`) and the least bound of the open states. `evict`, the
 /// turnaround bound and the search for a chain get a quarter of what is left of the limits each; the bounds count no
-/// work. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2, and for a
-/// `faster_than` that is negative or not a number. Cancellation: polled at every state and in every flow.
+/// work. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2, for a
+/// problem with a link, and for a `faster_than` that is negative or not a number. Cancellation: polled at every state
+/// and in every flow.
 ///
-/// **With a link**, schedules may copy tensors to the host and back. The state then also holds the tensors that have to
-/// be on the host, and how late every engine and every copy that may still be under way can be without delaying the
-/// end: a state is dropped if another one with the same needs is nowhere later. Copies begin as early, and tensors
-/// leave as late, as memory allows; rules of section 11 of docs/bounds.md say which schedules need not be looked at.
-/// Bounds: the operations and copies out before, and the cut of `offload_bound` for what is needed. If the search does
-/// not end, `offload` goes on from the best schedule, and the answer is the better one. Steps of
-/// 12 to 16 operations mostly end within seconds if they have few tensors (docs/offload.md). `patience` and `chain` are
-/// not used then.
-///
-/// `solution::by`: "exact", or "exact/evict/…" and "exact/offload/…" for schedules of these.
+/// `solution::by`: "exact", or "exact/evict/…" for a schedule of `evict`.
 ///
 ///     solution s = exact(p.with_budget(budget), {.run = {.time_limit = std::chrono::seconds(5)}});
 struct exact_solver {

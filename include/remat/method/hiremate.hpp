@@ -21,6 +21,7 @@
 #include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -142,7 +143,6 @@ struct hiremate_options {
   double gap = default_gap;
   double max_columns = 6'000;
   std::uint64_t nodes = 100;
-  bool improve = false;
   /// @}
   sub_method_rule rule{};  ///< chooses methods for each sub-graph; empty: `default_sub_methods`
   /// A solver of sub-graphs of your own. If not empty, it takes the place of `sub_solver` and `rule`.
@@ -150,7 +150,8 @@ struct hiremate_options {
   /// Shared by solves for several budgets, or of several graphs, with the same backend, `own_sub_solver`, `rule`,
   /// `max_columns` and `nodes`: the cache does not tell these apart. Null: one for this solve (`make_way_cache`).
   std::shared_ptr<way_cache> cache{};
-  run_control run{};  ///< limits, seed, threads, progress
+  improvement improve{};  ///< after the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.
   static constexpr auto records() {
@@ -177,8 +178,7 @@ struct hiremate_options {
             .fast(100'000),
         option("gap", &o::gap, "begin nothing with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01),
         option("max_columns", &o::max_columns, "of the largest integer program that is begun").from(0),
-        option("nodes", &o::nodes, "of the search in an integer program, unless the only limit is one on time"),
-        option("improve", &o::improve, "improve the schedule by eviction and refinement")};
+        option("nodes", &o::nodes, "of the search in an integer program, unless the only limit is one on time")};
   }
 };
 

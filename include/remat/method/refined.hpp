@@ -10,6 +10,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -86,6 +87,16 @@ struct refined_solver {
 };
 /// The solver as a function object: `refined(p, options)`.
 inline constexpr refined_solver refined{};
+
+namespace detail {
+stop_reason improve_by_refinement(const problem& p, solution& best, std::vector<schedule> starts, run_clock& clock,
+                                  std::string_view solver);
+}  // namespace detail
+
+/// The option `improve` of a named solver: `refined`, which evicts and refines, from the solver's best schedule and the
+/// others that it hands over, with what is left of the limits. A better schedule is that of the part
+/// "SOLVER/refined/…" (`solution::by`).
+inline constexpr improvement by_refinement{detail::improve_by_refinement};
 
 }  // namespace REMAT_NAMESPACE
 

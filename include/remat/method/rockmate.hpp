@@ -10,6 +10,7 @@
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -30,10 +31,11 @@ struct rockmate_options {
   std::uint32_t finer_chains = 16;
   /// Of the best schedule of each of the best `finer_chains` chains, which is then no longer memory-persistent.
   std::uint32_t retain_rounds = 0;
-  bool improve = false;
   /// @}
   /// Ways of blocks that were found before, for other budgets of the same training step. Null: for this solve alone.
   std::shared_ptr<way_cache> cache{};
+  /// After the own method and at least 3 rounds of retention: none, or `by_refinement` (remat/method/refined.hpp).
+  improvement improve{};
   run_control run{};  ///< limits, seed, threads, progress
 
   /// The records of the settings.
@@ -51,8 +53,7 @@ struct rockmate_options {
         option("table_bytes", &o::table_bytes, "bytes of the largest table; a chain with a larger one is left out")
             .from(0),
         option("finer_chains", &o::finer_chains, "best chains, which are solved again with more slots").fast(4),
-        option("retain_rounds", &o::retain_rounds, "rounds that spend the memory a schedule leaves; 0: none"),
-        option("improve", &o::improve, "3 such rounds, then eviction and refinement")};
+        option("retain_rounds", &o::retain_rounds, "rounds that spend the memory a schedule leaves; 0: none")};
   }
 };
 
@@ -69,7 +70,7 @@ struct rockmate_options {
 ///    expanded to operations, freed early and checked within the true budget, fastest first. The best chains are solved
 ///    again with four times as many slots.
 /// 4. With `retain_rounds`, `retain` spends the memory that the best schedules of several chains leave; with `improve`,
-///    `refined` starts from what that gives (`remat::improve`).
+///    `refined` starts from what that gives.
 ///
 /// With a link, this method solves several graphs without one: the problem without copies; graphs in which each tensor
 /// that the choice of `offload_bound` has on the host is split in two, and a copy back is an operation that takes what
@@ -97,7 +98,8 @@ struct rockmate_options {
 /// ways, `distinct_blocks`, `solves` (budgets of blocks), `ways_found` and of these `ways_kept`; of the chain
 /// of the best table's schedule `with_ways`, `stages`, `distinct_stages`, `stage_ways` (of all its stages),
 /// `slots`, `table_time` (what the table says) beside `flat_time` (of the expanded schedule), `table_bytes` (what the
-/// table grants) beside `flat_peak_bytes`. With `improve` also those of `remat::improve`.
+/// table grants) beside `flat_peak_bytes`. With `improve` also `own_time`, `own_peak_bytes`
+/// and `own_by`: what the method found by itself.
 struct rockmate_solver {
   using options_type = rockmate_options;                ///< The options of this solver.
   static constexpr std::string_view name = "rockmate";  ///< The solver's name in tables and progress reports.

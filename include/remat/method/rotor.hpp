@@ -17,6 +17,7 @@
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -59,8 +60,11 @@ struct rotor_options {
   /// The best schedules that are kept of near counts; of safe counts, 3/8 of this number: 64 and 24 by default.
   std::uint32_t candidates = 64;
   std::uint32_t retain_rounds = 0;
-  bool improve = false;
+  bool begin_with_revolve = false;
   /// @}
+  /// On a graph, after the own method and at least 3 rounds of retention: none, or `by_refinement`
+  /// (remat/method/refined.hpp).
+  improvement improve{};
   run_control run{};  ///< limits, seed, threads, progress
 
   /// The records of the settings.
@@ -77,9 +81,7 @@ struct rotor_options {
         option("candidates", &o::candidates, "on a graph: the best schedules that are kept").fast(8),
         option("retain_rounds", &o::retain_rounds,
                "on a graph: rounds that spend the memory each schedule leaves; 0: none"),
-        option(
-            "improve", &o::improve,
-            "on a graph: 3 such rounds, then eviction and refinement; on a chain: begin with the schedule of revolve")};
+        option("begin_with_revolve", &o::begin_with_revolve, "on a chain: the schedule of revolve comes first")};
   }
 };
 
@@ -95,8 +97,8 @@ struct rotor_options {
 /// **On a chain.** The exact form finds the optimum in bytes. The slots form uses slots of ⌊budget / slots⌋ bytes and
 /// sizes rounded up, so a schedule keeps the budget; it finds the optimum for those sizes, which is never better than
 /// that in bytes. Unlike the paper, both fill a table under a limit on the time lost, which leaves most of the table
-/// empty. The limit grows until there is a schedule, which is then the best one. With `improve`, the schedule of
-/// `revolve` comes first and bounds that limit; a search that is cut off takes it at its end.
+/// empty. The limit grows until there is a schedule, which is then the best one. With `begin_with_revolve`, the
+/// schedule of `revolve` comes first and bounds that limit; a search that is cut off takes it at its end.
 ///
 /// **On a graph.** `cut_levels` cuts the listed line into chains and, up to 20,000 operations, the line of
 /// `find_narrow_line`, too. The table of each chain, with sizes rounded to the nearest slot, holds the schedules for
@@ -127,7 +129,8 @@ struct rotor_options {
 /// schedule `line` ("listed" or "narrow"), `count` ("near" or "safe"), `stages`, `distinct_stages`, `slots`,
 /// `table_time` and `table_bytes` (time and budget in the table's count), `flat_time` and `flat_peak_bytes` (of the
 /// expanded schedule). On a chain: `stages`, `options`, and `form` ("slots", "exact", or "closed" for that of
-/// `revolve`) of the best schedule. With `improve` also those of `record_own_method`.
+/// `revolve`) of the best schedule. With `improve` also `own_time`, `own_peak_bytes` and
+/// `own_by`: what the method found by itself.
 ///
 ///     const problem p(graph, measured_cost{}, budget);
 ///     const solution s = rotor(p, {.slots = 200});

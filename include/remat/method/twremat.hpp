@@ -9,6 +9,7 @@
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
@@ -53,9 +54,9 @@ struct twremat_options {
   /// (`separator_recursion::hold_less`). In the paper they always hold all.
   bool hold_less = true;
   std::uint32_t retain_rounds = 8;
-  bool improve = false;
   /// @}
-  run_control run{};  ///< limits, seed, threads, progress
+  improvement improve{};  ///< after the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.
   static constexpr auto records() {
@@ -71,8 +72,7 @@ struct twremat_options {
         option("hold_less", &o::hold_less, "let separators hold fewer tensors if a schedule is over the budget")
             .paper(false),
         option("retain_rounds", &o::retain_rounds, "rounds at most that spend the memory a schedule leaves; 0: none")
-            .paper(0),
-        option("improve", &o::improve, "improve the schedule by eviction and refinement")};
+            .paper(0)};
   }
 };
 
@@ -113,7 +113,7 @@ struct twremat_options {
 /// - `repaired`: true if `improve` starts from a repaired schedule that was over the budget;
 /// - `trees`: for each attempt `tree`, `seed`, `balance`, `width`, `separator_depth`, `recursions`, `schedules` (within
 ///   the budget) and `time` (the least).
-/// With `improve` also the figures of `record_own_method`.
+/// With `improve` also `own_time`, `own_peak_bytes` and `own_by`: what the method found by itself.
 struct twremat_solver {
   using options_type = twremat_options;                ///< The options of this solver.
   static constexpr std::string_view name = "twremat";  ///< The solver's name in tables and progress reports.

@@ -12,6 +12,7 @@
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/detail/copy_annealing.hpp"
+#include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/problem/problem.hpp"

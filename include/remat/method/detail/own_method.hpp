@@ -2,21 +2,18 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <new>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "remat/bound/offload.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/mip/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -42,23 +39,26 @@ struct method_end {
 
 /// Notes in `best.statistics.own` what a solver's own method found, before others help: `own_time`, `own_peak_bytes`
 /// and `own_by`, of the schedule that `best` holds. Nothing if it holds none, or if that has been noted before.
-void record_own_method(solution& best);
+inline void record_own_method(solution& best) {
+  if (!best.plan || best.statistics.own.find<double>("own_time")) return;
+  best.statistics.own.set("own_time", best.time);
+  best.statistics.own.set("own_peak_bytes", best.peak_bytes);
+  best.statistics.own.set("own_by", best.by);
+}
 
-/// Spends the memory that each of `plans` leaves free in `rounds` rounds (`retain`), and offers the results to `best`
-/// as the part "SOLVER/retain". Polls before each schedule. If the schedules are to be improved afterwards, there are
-/// at least 3 rounds, and what the method has found before them is noted (`record_own_method`).
-void retain_all(const problem& p, std::span<const schedule> plans, std::uint32_t rounds, bool improves,
-                run_clock& clock, solution& best, std::string_view solver);
-
-/// Runs the last part of a solver with the option `improve`, after its own method: `refined`, which evicts and refines,
-/// starts from `starts` and from the schedule of `best`, with what is left of the limits of `clock`. Polls before it
-/// begins, and as `refined` does.
+/// Runs the last part of a named solver, the improvement `by`, which there is: from `starts` and from the schedule of
+/// `best`, with what is left of the limits of `clock`. Polls before it begins.
 ///
 /// Notes first what the own method found (`record_own_method`). Does no more if `best` is proven to be optimal or the
-/// budget to be infeasible. A better schedule is that of the part "SOLVER/refined/…" (`solution::by`). Schedules of
-/// `starts` over the budget are ignored. Returns why the solve stopped early.
-stop_reason improve(const problem& p, solution& best, std::vector<schedule> starts, run_clock& clock,
-                    std::string_view solver);
+/// budget to be infeasible. Schedules of `starts` over the budget are ignored. Returns why the solve stopped early.
+inline stop_reason improve(const improvement& by, const problem& p, solution& best, std::vector<schedule> starts,
+                           run_clock& clock, std::string_view solver) {
+  record_own_method(best);
+  const stop_reason stopped = clock.poll();
+  if (stopped != stop_reason::none || best.status == solve_status::infeasible) return stopped;
+  if (best.proven && best.is_within(0)) return stopped;
+  return by(p, best, std::move(starts), clock, solver);
+}
 
 /// Calls `solve()`, a solver's call as a part of the solve of `clock`. If memory runs out in it, `clock` notes that,
 /// and the answer is what the part has found, perhaps nothing: other parts may need less memory.
@@ -116,58 +116,6 @@ inline void take_bound(solution& best, const solution& part) {
   best.obstacle = part.obstacle;
 }
 
-/// Says in the message of `best`, and by the figures `backend_failures` and `backend_failure`, what MIP backends failed
-/// at. Nothing if none did.
-inline void report_failures(const mip_failures& failures, solution& best) {
-  if (failures.count() == 0) return;
-  const std::string first = failures.first();
-  best.statistics.own.set("backend_failures", failures.count());
-  best.statistics.own.set("backend_failure", first);
-  best.message += (best.message.empty() ? "" : "; ") + first;
-}
-
-/// Nodes of `offload_bound_options::branch_nodes` for the bound of a solve: none on large graphs, where they take long.
-[[nodiscard]] inline std::uint32_t floor_branch_nodes(const problem& p) noexcept {
-  return p.graph().num_operations > 2000 ? 0 : 100;
-}
-
-/// The share of the limits of a solve that its bound on schedules with copies gets.
-inline constexpr double floor_share = 0.15;
-
-/// The bound on schedules with copies, within `share` of what is left of the limits.
-[[nodiscard]] inline offload_bound_result floor_within(const problem& p, run_clock& clock, double share,
-                                                       std::uint32_t branch_nodes) {
-  run_clock part = clock.part(share, "bound");
-  offload_bound_options proving;
-  proving.branch_nodes = branch_nodes;
-  proving.run = part.control();
-  return offload_bound(p, proving);
-}
-
-/// The problem with a part of its budget and a slower link. Copies never hide completely, so the bound's choice for it
-/// may serve better.
-[[nodiscard]] inline problem harder(const problem& p, double room, double speed) {
-  host_link slower = *p.link();
-  slower.out *= speed;
-  slower.in *= speed;
-  return p.with_budget(static_cast<std::int64_t>(room * static_cast<double>(p.budget())))
-      .with_link(slower, p.host_budget());
-}
-
-/// Takes the bound on schedules with copies into the answer of a solve. Returns true if it proves that nothing fits.
-inline bool take_floor(const problem& p, const offload_bound_result& floor, run_clock& clock, solution& best) {
-  best.lower_bound =
-      std::max({best.lower_bound, floor.lower_bound, p.graph().needed_time, p.known_bound().value_or(0)});
-  best.proven = true;
-  if (floor.infeasible) {
-    best.status = solve_status::infeasible;
-    best.message = floor.least_memory.message(p.operation_name(floor.least_memory.operation));
-    best.obstacle = floor.least_memory.operation;
-  }
-  clock.watch(best.time, best.lower_bound);
-  return floor.infeasible;
-}
-
 // Of method/detail/cheap_start.hpp, whose definitions need this header: the definitions include it.
 void take_cheap_start(const problem& p, solution& best, std::string_view solver, const run_control& run,
                       stop_reason stopped);
@@ -200,19 +148,19 @@ template <class Body>
 
 /// The frame of every named solver (`solve_in_frame`): the limits of its own method, the method, and improvement.
 ///
-/// `method(clock, best)` runs the own method within the limits of its clock, and returns a `method_end`. `improves`:
-/// the schedule is improved afterwards (`improve`). Throws `bad_argument` for a problem with a link.
+/// `method(clock, best)` runs the own method within the limits of its clock, and returns a `method_end`. The
+/// improvement `by`, if there is one, follows (`improve`). Throws `bad_argument` for a problem with a link.
 template <class Method>
 [[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
-                                           bool improves, bool opens_with_listed_order, Method&& method) {
+                                           const improvement& by, bool opens_with_listed_order, Method&& method) {
   require_no_link(p, solver);
   return solve_in_frame(p, solver, run, opens_with_listed_order, [&](run_clock& clock, solution& best) {
     method_end end;
     {
-      run_clock own = clock.part(improves ? share_of_own_method : 1.0);
+      run_clock own = clock.part(by ? share_of_own_method : 1.0);
       end = method(own, best);
     }
-    return improves ? improve(p, best, std::move(end.starts), clock, solver) : end.stopped;
+    return by ? improve(by, p, best, std::move(end.starts), clock, solver) : end.stopped;
   });
 }
 
@@ -234,6 +182,4 @@ template <class Method, class Solver>
 
 }  // namespace REMAT_NAMESPACE::detail
 
-#ifndef REMAT_SEPARATE_COMPILATION
-#include "remat/method/impl/own_method.hpp"
-#endif
+#include "remat/method/detail/cheap_start.hpp"  // last: its definitions need what stands above

@@ -538,12 +538,8 @@ inline constexpr double share_after_good_start = 0.15, share_after_poor_start = 
 
 inline constexpr std::uint32_t most_for_pofo = 500;  // operations: a tenth of usual limits is enough there
 
-// Operations and states of the exact search with copies: it seldom ends on larger steps.
-inline constexpr std::uint32_t most_for_exact_copies = 24;
-inline constexpr std::uint64_t states_of_exact_copies = 200'000;
-
-/// With a link: recomputation alone, by all parts; `pofo` on small graphs, and `exact` on tiny ones; then `offload` for
-/// the rest of the limits.
+/// With a link: recomputation alone, by all parts; `pofo` on small graphs; then `offload` for the rest of the
+/// limits.
 [[nodiscard]] inline solution solve_with_link(std::optional<mip_backend_ref> backend, const problem& p,
                                               const automatic_options& options, run_clock& clock) {
   solution best;
@@ -575,17 +571,6 @@ inline constexpr std::uint64_t states_of_exact_copies = 200'000;
       if (p.graph().num_operations <= most_for_pofo) {
         s = solve_part(clock, 0.1, pofo, p, {.gap = options.gap});
         take_bound(best, s);
-        take(s, by_part(automatic_solver::name, s.by));
-        if (s.plan) copying.starts.push_back(std::move(*s.plan));
-      }
-      if (p.graph().num_operations <= most_for_exact_copies && !best.is_within(options.gap)) {
-        exact_options searching;
-        searching.start_from_heuristic = false;
-        searching.max_states = states_of_exact_copies;
-        if (best.plan) searching.faster_than = best.time;
-        s = solve_part(clock, 0.3, exact, p, searching);
-        take_bound(best, s);
-        if (s.status == solve_status::infeasible) best.status = s.status;
         take(s, by_part(automatic_solver::name, s.by));
         if (s.plan) copying.starts.push_back(std::move(*s.plan));
       }

@@ -26,16 +26,6 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Factor in `eviction_weights` of a tensor to keep.
-inline constexpr float kept_factor = 1e4F;
-
-/// Multiplies the factors of some tensors, half of them or few, by 1/4 to 4.
-inline void change_some(std::vector<float>& factor, random_source& random) {
-  const std::uint32_t one_in = 2U << random.below(6);
-  for (float& f : factor)
-    if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
-}
-
 /// Eviction on a problem with a link: passes that bring a tensor back by its operations or by a copy, whichever costs
 /// less, at several scales of the prices of copies. The scale is right if the step that the engines really take is
 /// shortest: with low prices the link delays it, with high ones too much is recomputed.
@@ -189,16 +179,9 @@ class copying_eviction {
   double best_scale_ = 1;
 };
 
-/// Of each tensor, its factor in `eviction_weights`: large for those to keep.
-[[nodiscard]] inline std::vector<float> factor_to_keep(const problem& p, const evict_options& options) {
-  std::vector<float> factor(p.graph().num_tensors, 1.0F);
-  for (const tensor_id t : options.keep) factor[index(t)] = kept_factor;
-  return factor;
-}
-
 /// Eviction for a problem with a link, with the bound known: recomputation alone, then passes that recompute or copy.
-inline void evict_with_copies(const problem& p, const offload_bound_result& floor, const evict_options& options,
-                              run_clock& clock, solution& best, copy_states& states, std::string_view by) {
+inline void run_copying_eviction(const problem& p, const offload_bound_result& floor, const evict_options& options,
+                                 run_clock& clock, solution& best, copy_states& states, std::string_view by) {
   constexpr double share_alone = 0.25;
   if (best.is_within(0)) return;
   evict_options alone = options;
@@ -206,7 +189,7 @@ inline void evict_with_copies(const problem& p, const offload_bound_result& floo
   alone.insist = false;  // where no pass fits, copies do more than the slower ways
   const solution s = solve_part(clock, share_alone, evict, p.without_link(), std::move(alone));
   if (s.plan) states.place(computes_of(*s.plan), {}, by);
-  copying_eviction(p, floor, factor_to_keep(p, options), clock, best, states, by).run(options.random_passes);
+  copying_eviction(p, floor, factor_to_keep(p, options.keep), clock, best, states, by).run(options.random_passes);
 }
 
 }  // namespace REMAT_NAMESPACE::detail

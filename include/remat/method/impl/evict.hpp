@@ -11,12 +11,9 @@
 #include <string>
 #include <utility>
 
-#include "remat/bound/offload.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
-#include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/impl/copying_eviction.hpp"
 #include "remat/refine/detail/eviction_pass.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/reordering.hpp"
@@ -44,7 +41,7 @@ struct reordered_passes {
 class eviction_search {
  public:
   eviction_search(const problem& p, const evict_options& options, run_clock& clock, solution& best)
-      : p_(p), options_(options), clock_(clock), best_(best), pass_(p), kept_(factor_to_keep(p, options)) {
+      : p_(p), options_(options), clock_(clock), best_(best), pass_(p), kept_(factor_to_keep(p, options.keep)) {
     factor_ = kept_;
   }
 
@@ -311,27 +308,12 @@ class eviction_search {
   std::vector<std::pair<double, std::uint32_t>> recomputations_;  // the negative time of each, the longest first
 };
 
-/// With a link: passes that recompute or copy.
-inline stop_reason solve_with_link(const problem& p, const evict_options& options, run_clock& clock, solution& best) {
-  copy_states states(p, 1, clock, best, evict_solver::name);
-  states.place_listed_order();
-  const offload_bound_result floor = floor_within(p, clock, floor_share, floor_branch_nodes(p));
-  if (!take_floor(p, floor, clock, best)) evict_with_copies(p, floor, options, clock, best, states, {});
-  return clock.poll();
-}
-
 }  // namespace detail::evict_solve
 
 REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_options& options) const {
   require_valid_options(name, options);
-  for (const tensor_id t : options.keep)
-    if (index(t) >= p.graph().num_tensors)
-      throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");
-  if (p.link())
-    return detail::solve_in_frame(p, name, options.run, true, [&](run_clock& clock, solution& best) {
-      return detail::evict_solve::solve_with_link(p, options, clock, best);
-    });
-  return detail::solve_by_own_method(p, name, options.run, false, false,
+  detail::require_known_tensors(p, options.keep);
+  return detail::solve_by_own_method(p, name, options.run, {}, false,
                                      [&](run_clock& clock, solution& best) -> detail::method_end {
                                        if (prove(p, best, clock.limits())) return {};
                                        detail::evict_solve::eviction_search search(p, options, clock, best);

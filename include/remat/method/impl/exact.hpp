@@ -20,10 +20,9 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/detail/cheap_start.hpp"
+#include "remat/method/detail/exact_search.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/impl/exact_copies.hpp"
-#include "remat/method/offload.hpp"
 #include "remat/refine/detail/backward_states.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
@@ -280,9 +279,6 @@ class backward_search : private backward_states<backward_search>, public search_
   std::uint64_t cuts_ = 0;
 };
 
-// With a link: shares of the copying eviction and of the search. If the search does not end, `offload` gets the rest.
-inline constexpr double share_of_heuristic = 0.15, share_of_search = 0.7;
-
 /// The bound of chains of moments, if the limits allow for it: it raises `best.lower_bound`. Null: there is none.
 [[nodiscard]] REMAT_INLINE std::shared_ptr<const moment_chain> find_chain(const problem& p, const run_clock& clock,
                                                                           solution& best) {
@@ -297,59 +293,6 @@ inline constexpr double share_of_heuristic = 0.15, share_of_search = 0.7;
   return found.links;
 }
 
-/// Takes over what an ended search has found and proven. `fits` ends the message that no schedule exists.
-template <class Search>
-void take_search(const problem& p, Search& search, const char* fits, solution& best) {
-  if (search.found()) accept(p, best, search.schedule_found(), exact_solver::name);
-  best.lower_bound = std::max(best.lower_bound, search.bound());  // infinite if there is no schedule
-  if (search.complete() && best.lower_bound == std::numeric_limits<double>::infinity()) {
-    best.status = solve_status::infeasible;
-    best.message = std::string("proven by exhaustive search: no schedule ") + fits;
-  }
-}
-
-/// The solve of a problem with a link.
-REMAT_INLINE solution solve_with_link(const problem& p, const exact_options& options, double slowest,
-                                      run_clock& clock) {
-  solution best;
-  clock.watch(best.time, best.lower_bound);
-  try {
-    stop_reason stopped = clock.poll();
-    if (stopped != stop_reason::none ||
-        take_floor(p, floor_within(p, clock, floor_share, floor_branch_nodes(p)), clock, best)) {
-      conclude(p, best, clock, stopped);
-      return best;
-    }
-    const auto take = [&](solution s) {
-      if (s.plan) take_part(best, s, [&] { accept(p, best, *s.plan, by_part(exact_solver::name, s.by)); });
-    };
-    if (options.start_from_heuristic)
-      take(solve_part(clock, share_of_heuristic, evict, p.with_known_bound(best.lower_bound), {}));
-    const double limit = std::min(time_below(best.time, best.statistics.computes), slowest);
-    bool complete = best.is_within(0) || best.lower_bound >= limit;
-    stopped = clock.poll();
-    if (stopped == stop_reason::none && !complete && p.graph().num_operations > exact_solver::max_operations) {
-      best.message = "too many operations for an exact search";
-    } else if (stopped == stop_reason::none && !complete) {
-      run_clock part = clock.part(options.start_from_heuristic ? share_of_search : 1.0);
-      copying_search search(p, options.max_states, limit);
-      stopped = search.run(part, best.lower_bound);
-      take_search(p, search, "fits the budgets", best);
-      complete = search.complete();
-    }
-    if (options.start_from_heuristic && !complete && !clock.should_stop()) {
-      offload_options copying;
-      if (best.plan) copying.starts.push_back(*best.plan);
-      take(solve_part(clock, 1, offload, p.with_known_bound(best.lower_bound), std::move(copying)));
-      stopped = clock.poll();
-    }
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
-  return best;
-}
-
 }  // namespace detail::exact_solve
 
 REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_options& options) const {
@@ -357,8 +300,8 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
   const double slowest = options.faster_than.value_or(std::numeric_limits<double>::infinity());
   if (!(slowest >= 0))
     throw bad_argument("exact: faster_than is " + std::to_string(slowest) + "; it must be at least 0");
+  detail::require_no_link(p, name);
   run_clock clock(options.run, name);
-  if (p.link()) return detail::exact_solve::solve_with_link(p, options, slowest, clock);
   solution best;
   clock.watch(best.time, best.lower_bound);
   try {
@@ -387,7 +330,7 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       detail::exact_solve::backward_search search(p, options, limit);
       if (chain != nullptr) search.use(*chain);
       stopped = search.run(clock, best.lower_bound);
-      detail::exact_solve::take_search(p, search, "fits the budget", best);
+      detail::exact_solve::take_search(p, search, name, "fits the budget", best);
     }
     finish();
   } catch (const std::bad_alloc&) {

@@ -22,6 +22,7 @@
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/copy_annealing.hpp"
+#include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
@@ -120,7 +121,7 @@ class copy_search {
   void evict_with_link() {
     run_clock part = clock_.part(scan_share, evict_solver::name);
     copy_states states(p_, options_.refined_candidates, part, best_, offload_solver::name);
-    evict_with_copies(p_, floor_, {}, part, best_, states, evict_solver::name);
+    run_copying_eviction(p_, floor_, {}, part, best_, states, evict_solver::name);
     for (const auto& [time, state] : states.entries()) {
       candidate c;
       c.state = state;

@@ -14,6 +14,7 @@
 #include "remat/core/run.hpp"
 #include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/detail/copy_annealing.hpp"
+#include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
@@ -41,7 +42,7 @@ inline stop_reason refine_with_copies(const problem& p, const refined_options& o
   if (best.is_within(options.gap)) return clock.poll();
   {
     run_clock part = clock.part(eviction_share, evict_solver::name);
-    evict_with_copies(p, floor, {}, part, best, states, evict_solver::name);
+    run_copying_eviction(p, floor, {}, part, best, states, evict_solver::name);
   }
   if (!best.is_within(std::max(options.gap, near_bound))) {
     refined_options alone = options;
@@ -54,6 +55,18 @@ inline stop_reason refine_with_copies(const problem& p, const refined_options& o
 }
 
 }  // namespace detail::refined_solve
+
+REMAT_INLINE stop_reason detail::improve_by_refinement(const problem& p, solution& best, std::vector<schedule> starts,
+                                                       run_clock& clock, std::string_view solver) {
+  refined_options last;
+  last.gap = 0;
+  last.starts = std::move(starts);
+  if (best.plan) last.starts.push_back(*best.plan);
+  solution s = solve_part(clock, 1, refined, p, std::move(last));
+  take_bound(best, s);
+  if (s.plan) take_part(best, s, [&] { accept(p, best, *s.plan, by_part(solver, s.by)); });
+  return clock.poll();
+}
 
 REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined_options& options) const {
   run_clock clock(options.run, name);

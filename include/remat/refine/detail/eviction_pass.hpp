@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "remat/core/detail/calendar.hpp"
 #include "remat/core/detail/indexed_heap.hpp"
+#include "remat/core/detail/random.hpp"
+#include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 
@@ -45,6 +49,30 @@ struct eviction_weights {
 inline constexpr eviction_weights fixed_weights[] = {
     {0.7, 0.3, true}, {1, 0}, {0.5, 0.5}, {1, 1, true}, {1, 0.3}, {1, 2, true}, {0.5, 0.3, true}, {1, 0.3, true},
 };
+
+/// Factor in `eviction_weights` of a tensor to keep.
+inline constexpr float kept_factor = 1e4F;
+
+/// Multiplies the factors of some tensors, half of them or few, by 1/4 to 4.
+inline void change_some(std::vector<float>& factor, random_source& random) {
+  const std::uint32_t one_in = 2U << random.below(6);
+  for (float& f : factor)
+    if (random.below(one_in) == 0) f *= std::exp2(static_cast<float>(4 * random.uniform() - 2));
+}
+
+/// Throws `bad_argument` if `keep` names a tensor that the problem does not have.
+inline void require_known_tensors(const problem& p, std::span<const tensor_id> keep) {
+  for (const tensor_id t : keep)
+    if (index(t) >= p.graph().num_tensors)
+      throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");
+}
+
+/// Of each tensor, its factor in `eviction_weights`: large for those to keep.
+[[nodiscard]] inline std::vector<float> factor_to_keep(const problem& p, std::span<const tensor_id> keep) {
+  std::vector<float> factor(p.graph().num_tensors, 1.0F);
+  for (const tensor_id t : keep) factor[index(t)] = kept_factor;
+  return factor;
+}
 
 /// What copies to the host and back cost in a pass with copies. Of each tensor:
 struct copy_costs {

@@ -17,6 +17,7 @@
 #include "remat/core/error.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/checkmate/detail/rerun_limits.hpp"
+#include "remat/method/detail/backend_failures.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate.hpp"

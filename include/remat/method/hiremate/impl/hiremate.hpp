@@ -10,6 +10,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
+#include "remat/method/detail/backend_failures.hpp"
 #include "remat/method/detail/copy_instances.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/hiremate/detail/level_model.hpp"
@@ -419,7 +420,7 @@ REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, 
   hiremate_solve::require_valid(p, options);
   if (p.link()) {
     hiremate_options alone = options;
-    alone.improve = false;
+    alone.improve = {};
     if (!alone.cache) alone.cache = make_way_cache();
     std::string failure;
     const auto method = [&](const problem& instance, const run_control& run) {
@@ -431,7 +432,7 @@ REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, 
       if (const auto* first = s.statistics.own.find<std::string>("backend_failure")) failure = *first;
       return s;
     };
-    solution s = solve_by_split_instances(p, "hiremate", options.run, options.improve, method);
+    solution s = solve_by_split_instances(p, "hiremate", options.run, bool{options.improve}, method);
     if (!failure.empty()) {  // its instance need not be that of the answer
       s.statistics.own.set("backend_failure", failure);
       s.message += (s.message.empty() ? "" : "; ") + failure;

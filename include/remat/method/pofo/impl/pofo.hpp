@@ -18,6 +18,7 @@
 #include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/pofo/detail/backlog_program.hpp"
 #include "remat/method/rotor.hpp"

@@ -24,6 +24,7 @@
 #include "remat/hierarchy/detail/way.hpp"
 #include "remat/method/detail/copy_instances.hpp"
 #include "remat/method/detail/own_method.hpp"
+#include "remat/method/detail/retain_all.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
@@ -331,9 +332,9 @@ REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockma
   require_valid_options(name, options);
   if (p.link()) {
     rockmate_options alone = options;
-    alone.improve = false;
+    alone.improve = {};
     if (!alone.cache) alone.cache = make_way_cache();
-    return detail::solve_by_split_instances(p, name, options.run, options.improve,
+    return detail::solve_by_split_instances(p, name, options.run, bool{options.improve},
                                             [&](const problem& instance, const run_control& run) {
                                               alone.run = run;
                                               return rockmate(instance, alone);
@@ -345,7 +346,7 @@ REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockma
         detail::method_end end{search.run(), {}};
         search.record(best.statistics.own);
         end.starts = search.best_schedules();
-        detail::retain_all(p, end.starts, options.retain_rounds, options.improve, clock, best, name);
+        detail::retain_all(p, end.starts, options.retain_rounds, bool{options.improve}, clock, best, name);
         return end;
       });
 }

@@ -51,7 +51,7 @@ class chain_search {
 
   /// Runs the search that `form` asks for. Returns why it stopped early; then the closed form is taken, too.
   stop_reason run() {
-    if (options_.improve) offer_start();
+    if (options_.begin_with_revolve) offer_start();
     search();
     if (stopped_ != stop_reason::none) offer_start();
     best_.statistics.own.set("stages", p_.stages().length());

@@ -8,6 +8,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/own_method.hpp"
+#include "remat/method/detail/retain_all.hpp"
 #include "remat/method/rotor/impl/on_chain.hpp"
 #include "remat/method/rotor/impl/on_graph.hpp"
 
@@ -21,7 +22,8 @@ REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_opt
         detail::on_graph::graph_search search(p, options, clock, best);
         detail::method_end end{search.run(), {}};
         search.record(best.statistics.own);
-        detail::retain_all(p, search.best_schedules(all), options.retain_rounds, options.improve, clock, best, name);
+        detail::retain_all(p, search.best_schedules(all), options.retain_rounds, bool{options.improve}, clock, best,
+                           name);
         if (options.improve) end.starts = search.best_schedules(max_starts);
         return end;
       });

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,33 +16,18 @@
 #include "remat/bound/offload.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/detail/copy_floor.hpp"
+#include "remat/method/detail/exact_search.hpp"
+#include "remat/method/exact.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/backward_states.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/solver/accept.hpp"
+#include "remat/solver/solution.hpp"
 
-namespace REMAT_NAMESPACE::detail::exact_solve {
+namespace remat::test {
 
-/// How an exact search ended, without a link or with one.
-class search_end {
- public:
-  /// True: the search is exhaustive. Either `found()`, or no schedule is faster than the incumbent.
-  [[nodiscard]] bool complete() const noexcept { return complete_; }
-  [[nodiscard]] bool found() const noexcept { return goal_ != backward::none; }
-  /// The proven lower bound when the search ended.
-  [[nodiscard]] double bound() const noexcept { return below(bound_); }
-
- protected:
-  explicit search_end(std::uint32_t num_operations) : num_operations_(num_operations) {}
-
-  /// Less than `time` by more than its sums can have rounded up: that of a closure adds up the times of eight
-  /// operations at once, and some more numbers follow.
-  [[nodiscard]] double below(double time) const noexcept { return time * (1 - 0x1p-52 * (num_operations_ / 8 + 64)); }
-
-  double bound_ = 0;
-  std::uint32_t num_operations_;
-  std::uint32_t goal_ = backward::none;  // the state from which the schedule begins
-  bool complete_ = false;
-};
+using namespace remat::detail;  // NOLINT: the search was a part of the library
 
 /// A* backwards over schedules with copies: see `exact_solver`; the rules and their proofs are in docs/bounds.md,
 /// section 11.
@@ -50,7 +36,7 @@ class search_end {
 /// times by maxima and sums, which are rounded down. So the whole schedule ends at the greatest of some sums: the time
 /// when an engine is through with what is listed before, plus the tail of the engine; and the end of a tensor's copy in
 /// or out before, plus a tail for that tensor.
-class copying_search : private backward_states<copying_search>, public search_end {
+class copying_search : private detail::backward_states<copying_search>, public detail::exact_solve::search_end {
  public:
   copying_search(const problem& p, std::uint64_t max_labels, double incumbent)
       : backward_states(p.graph(), p.budget(), incumbent),
@@ -129,7 +115,7 @@ class copying_search : private backward_states<copying_search>, public search_en
   }
 
  private:
-  friend class backward_states<copying_search>;
+  friend class detail::backward_states<copying_search>;
   [[nodiscard]] static bool must_run(const bits&, std::uint32_t) noexcept { return false; }
 
   /// A tail that no copy in can meet, and one that is of no account.
@@ -658,4 +644,27 @@ class copying_search : private backward_states<copying_search>, public search_en
   bool has_anchors_ = false;
 };
 
-}  // namespace REMAT_NAMESPACE::detail::exact_solve
+/// Limits of `exact_with_copies`.
+struct copying_options {
+  std::uint64_t max_states = 2'000'000;
+  std::optional<double> faster_than{};  ///< only schedules that take less time are looked for
+  run_control run{};
+};
+
+/// The least time of any schedule with copies, with the proof, if the search ends: an oracle for steps of up to a dozen
+/// operations. `optimal` and `infeasible` are proven; otherwise the answer has no schedule, and a bound.
+[[nodiscard]] inline solution exact_with_copies(const problem& p, const copying_options& options = {}) {
+  run_clock clock(options.run, "exact with copies");
+  solution best;
+  stop_reason stopped = clock.poll();
+  if (stopped == stop_reason::none &&
+      !detail::take_floor(p, detail::floor_within(p, clock, detail::floor_share, 100), clock, best)) {
+    copying_search search(p, options.max_states, options.faster_than.value_or(std::numeric_limits<double>::infinity()));
+    stopped = search.run(clock, best.lower_bound);
+    detail::exact_solve::take_search(p, search, exact_solver::name, "fits the budgets", best);
+  }
+  conclude(p, best, clock, stopped);
+  return best;
+}
+
+}  // namespace remat::test

@@ -21,10 +21,12 @@ headers = [pathlib.Path(include) / name for name in re.findall('#include "(remat
 for header in headers:
     if not header.exists():
         sys.exit(f"{{source.name}}: fatal error: {{header}}: No such file or directory")
+if "does-not-exist" in source.read_text():
+    sys.exit(f"{{source.name}}: fatal error: a header that stops the compiler")
 if {fails}:
     sys.exit(f"{{source.name}}: fatal error: as asked")
 if "-M" in arguments:
-    print("x.o:", source, *headers, *pathlib.Path(include).glob("remat/core/*.hpp"))
+    print("x.o:", source, *headers, *pathlib.Path(include).glob("remat/core/**/*.hpp"))
 if "-o" in arguments and {writes}:
     pathlib.Path(arguments[arguments.index("-o") + 1]).write_text("an object file")
 """

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "remat/bound/detail/cover_cuts.hpp"
+#include "support/long_run.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -14,7 +14,7 @@ using namespace remat::detail;
 
 TEST_CASE("cover cuts hold for every set of whole items that fits, and cut off the point between") {
   int cuts = 0, lifted = 0;
-  for (std::uint64_t seed = 0; seed < (std::getenv("REMAT_LONG") != nullptr ? 20000U : 5000U); ++seed) {
+  for (std::uint64_t seed = 0; seed < remat::test::num_cases(5000, 20000); ++seed) {
     std::mt19937_64 engine(seed);
     const std::size_t n = 3 + engine() % 8;
     std::vector<std::int64_t> bytes;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "remat/problem/detail/listed_order.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -196,7 +196,7 @@ TEST_CASE("segments add up to no more than the least time, whatever the rates an
 
 TEST_CASE("a bound with chains is between that of one moment and the optimum") {
   int compared = 0, raised = 0, tight = 0;
-  const bool long_run = std::getenv("REMAT_LONG") != nullptr;
+  const bool long_run = test::long_run();
   for (std::uint64_t seed = 0; seed < (long_run ? 20000U : 2500U); ++seed) {
     const problem p = test::random_problem(seed, test::kind_of_graph(seed));
     const std::int64_t peak = p.graph().baseline_peak, least = least_memory_bound(p).bytes;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <string>
@@ -22,6 +21,7 @@
 #include "remat/problem/problem.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -44,7 +44,7 @@ std::vector<std::uint32_t> random_moments(const problem& p, std::mt19937_64& eng
 }
 
 TEST_CASE("several moments together never prove more than the least time of all schedules, or than was asked for") {
-  const bool long_run = std::getenv("REMAT_LONG") != nullptr;
+  const bool long_run = test::long_run();
   int compared = 0, above_one = 0, tight = 0, ended = 0;
   for (std::uint64_t seed = 0; seed < (long_run ? 20000U : 500U); ++seed) {
     const problem p = test::random_problem(seed, test::kind_of_graph(seed));

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <random>
@@ -28,6 +27,7 @@
 #include "support/exhaustive.hpp"
 #include "support/exhaustive_copies.hpp"
 #include "support/held_to_the_end.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -61,7 +61,7 @@ problem random_case(std::uint64_t seed, std::uint32_t most_operations) {
 }
 
 TEST_CASE("the bound never exceeds the least time of all schedules with copies") {
-  const bool long_run = std::getenv("REMAT_LONG") != nullptr;
+  const bool long_run = test::long_run();
   int compared = 0, infeasible = 0, proven = 0, given_up = 0, with_copies = 0, tight = 0;
   std::vector<double> plain_gaps, gaps, whole_gaps;
   for (std::uint64_t seed = 0; seed < (long_run ? 25000U : 2500U); ++seed) {

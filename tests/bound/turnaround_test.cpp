@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <limits>
@@ -26,6 +25,7 @@
 #include "remat/problem/problem.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/moment_choices.hpp"
 #include "support/random_graph.hpp"
 
@@ -36,7 +36,7 @@ using namespace remat::detail;
 
 TEST_CASE("the bound never exceeds the least time of all schedules, and infeasible is never said where there is one") {
   int infeasible = 0, proven = 0, recompute = 0, positive = 0, tight = 0, tighter = 0;
-  const bool long_run = std::getenv("REMAT_LONG") != nullptr;
+  const bool long_run = test::long_run();
   for (std::uint64_t seed = 0; seed < (long_run ? 20000U : 4000U); ++seed) {
     test::random_graph_options options;
     options.operations = 3 + static_cast<std::uint32_t>(seed % (long_run ? 6 : 4));

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <queue>
 #include <random>
@@ -20,6 +19,7 @@
 #include "remat/method/chen.hpp"
 #include "remat/method/revolve.hpp"
 #include "remat/method/rotor.hpp"
+#include "support/long_run.hpp"
 #include "support/random_chain.hpp"
 
 namespace {
@@ -35,8 +35,6 @@ using remat::chain_step;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 using plan = std::vector<chain_step>;
 using tradeoffs = std::vector<std::pair<std::int64_t, double>>;  // peak, time
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 plan joined(plan a, const plan& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -95,7 +93,7 @@ void check_frontier(const chain& c, const chain_frontier& f, const tradeoffs& tr
 TEST_CASE("chains of up to six stages: the frontier is that of all memory-persistent schedules") {
   std::vector<std::vector<plan>> plans;
   for (std::uint32_t length = 0; length <= 6; ++length) plans.push_back(all_schedules(1, length + 1, length + 1));
-  const std::uint64_t chains = long_run() ? 10'000 : 2'000;
+  const std::uint64_t chains = remat::test::num_cases(2'000, 10'000);
   std::size_t points = 0;
   std::uint64_t coarse_loses = 0;
   for (std::uint64_t seed = 0; seed < chains; ++seed) {
@@ -165,7 +163,7 @@ TEST_CASE("stages with options: the frontier is that of all schedules and all op
   std::vector<std::vector<plan>> plans;
   for (std::uint32_t length = 0; length <= 4; ++length) plans.push_back(all_schedules(1, length + 1, length + 1));
   std::size_t others = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 2'000U : 200U); ++seed) {
+  for (std::uint64_t seed = 0; seed < remat::test::num_cases(200, 2'000); ++seed) {
     CAPTURE(seed);
     const chain c = with_options(remat::test::random_chain(seed, 1 + seed % 4), seed + 1);
     const chain_problem free(c);
@@ -295,12 +293,12 @@ class any_schedule {
 };
 
 TEST_CASE("all schedules: some beat the memory-persistent ones by a little, none the bound") {
-  const std::uint64_t chains = long_run() ? 10'000 : 250;
+  const std::uint64_t chains = remat::test::num_cases(250, 10'000);
   std::uint64_t asked = 0, recomputes = 0, better = 0, only_others = 0;
   double gain = 0, most = 0;
   for (std::uint64_t seed = 0; seed < chains; ++seed) {
     CAPTURE(seed);
-    const chain c = remat::test::random_chain(seed, 2 + seed % (long_run() ? 5 : 4));
+    const chain c = remat::test::random_chain(seed, 2 + seed % (remat::test::long_run() ? 5 : 4));
     std::mt19937_64 engine(seed);
     const std::int64_t least = remat::least_budget(c);
     const std::int64_t range = std::max<std::int64_t>(c.store_all_peak_bytes() - least, 1);

@@ -19,6 +19,7 @@
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -150,7 +151,7 @@ TEST_CASE("every way of every stage is legal beside any others, with and without
 
 TEST_CASE("a schedule of stages with options takes no more time, and hardly ever more memory, than the chain says") {
   int points = 0, with_options = 0, larger = 0;
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+  for (std::uint64_t seed = 0; seed < remat::test::num_cases(500, 1500); ++seed) {
     CAPTURE(seed);
     remat::test::random_graph_options options;
     options.operations = 8 + static_cast<std::uint32_t>(seed % 25);
@@ -179,8 +180,8 @@ TEST_CASE("a schedule of stages with options takes no more time, and hardly ever
       with_options += std::any_of(steps.begin(), steps.end(), [](const chain_step& k) { return k.option > 0; });
     }
   }
-  CHECK(points > 1000);
-  CHECK(with_options > 200);
+  CHECK(points > 300);
+  CHECK(with_options > 60);
   CHECK(larger * 500 <= points);
 }
 

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -23,6 +22,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat_plan/solvers.hpp"
 #include "remat_run/stand_in_run.hpp"
+#include "support/long_run.hpp"
 
 using namespace remat;
 
@@ -46,7 +46,7 @@ std::vector<std::filesystem::path> graphs(bool all) {
 }  // namespace
 
 TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the listed order does") {
-  const bool all = std::getenv("REMAT_LONG") != nullptr;
+  const bool all = test::long_run();
   std::size_t schedules = 0, none = 0, recomputing = 0, compared = 0;
   for (const std::filesystem::path& file : graphs(all)) {
     const training_step step = read_training_step(file);
@@ -70,6 +70,7 @@ TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the
 
     for (const remat_plan::named_solver& solver : remat_plan::graph_solvers(p))
       for (const double part : {1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2}) {
+        if (!all && (part == 1 || part == 0.6 || part == 0.4)) continue;
         const auto budget = static_cast<std::int64_t>(static_cast<double>(p.graph().baseline_peak) * part);
         run_control control;
         if (all)
@@ -96,6 +97,6 @@ TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the
   }
   MESSAGE(schedules, " schedules, ", recomputing, " of them recompute; ", none, " budgets without one; ", compared,
           " runs compared");
-  CHECK(schedules > 100);
+  CHECK(schedules > 80);
   CHECK(recomputing > 50);
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <iterator>
 #include <random>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "fuzz/targets.hpp"
+#include "support/long_run.hpp"
 #include "support/processor_time.hpp"
 
 using namespace remat;
@@ -109,7 +109,7 @@ bool names_argument(const std::string& message, const std::string& words) {
   return false;
 }
 
-const std::size_t inputs_each = std::getenv("REMAT_LONG") ? 334'000 : 3'000;
+const std::size_t inputs_each = test::num_cases(3'000, 334'000);
 
 void run(std::string_view target, const std::vector<std::string>& texts, fuzz::outcome (*f)(std::string_view),
          bool (*names)(const std::string& message, const std::string& text)) {

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <span>
@@ -26,6 +25,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
+#include "support/long_run.hpp"
 #include "support/random_sub_graphs.hpp"
 
 namespace {
@@ -33,8 +33,6 @@ namespace {
 using namespace remat;
 using namespace remat::detail;  // NOLINT: a test
 using namespace std::chrono_literals;
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 bool same(const sub_graph_way& a, const sub_graph_way& b) {
   return a.forward == b.forward && a.backward == b.backward && a.time() == b.time() && a.saved_bytes == b.saved_bytes &&
@@ -114,7 +112,7 @@ test::divided_step bundled(const std::string& name, std::uint32_t max_group) {
 
 TEST_CASE("random parts: options are measured, sorted, and each is the fastest for what it holds") {
   std::size_t compared = 0, several = 0, costly = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 800 : 120); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(120, 800); ++seed) {
     std::vector<sub_graph> parts = random_sub_graphs(seed);
     std::erase_if(parts, [](const sub_graph& p) { return p.operations.size() > 10; });
     question search = quick();

@@ -24,6 +24,7 @@
 #include "support/block_stack.hpp"
 #include "support/data.hpp"
 #include "support/large_steps.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_sub_graphs.hpp"
 
@@ -189,7 +190,7 @@ TEST_CASE("every hierarchy of a random graph is one, and within the limits") {
 
 TEST_CASE("graphs without any structure are partitioned, too") {
   std::mt19937_64 engine(4);
-  for (int round = 0; round < 12; ++round) {
+  for (std::uint64_t round = 0; round < test::num_cases(6, 12); ++round) {
     training_graph g;
     const std::size_t near = 2 + engine() % 30, n = round % 2 == 0 ? 300 : 1500;
     for (std::size_t i = 0; i < n; ++i) {
@@ -524,7 +525,7 @@ TEST_CASE("a partition that is stopped at any question is a hierarchy, and is so
     const std::size_t asked = questions;
     REQUIRE(asked >= 2);
     std::size_t stopped_early = 0;
-    for (all = 1; all <= asked; all += 1 + asked / 8) {
+    for (all = 1; all <= asked; all += 1 + asked / 4) {
       CAPTURE(all);
       questions = 0;
       const operation_hierarchy h = make(p.graph(), options);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <random>
 #include <span>
@@ -20,14 +19,13 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "support/data.hpp"
+#include "support/long_run.hpp"
 #include "support/random_sub_graphs.hpp"
 
 namespace {
 
 using namespace remat;
 using namespace remat::detail;  // NOLINT: a test
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 /// What an option takes, on the whole step and from the definition: a tensor that the part makes is there from the
 /// runs that a read of it needs to that read; all that others hold is there all the time and costs nothing.
@@ -204,7 +202,7 @@ problem bundled(const std::string& name) { return test::bundled_problem(name); }
 
 TEST_CASE("random steps: keeping everything and keeping nothing are what the definition says") {
   std::size_t parts = 0, saving = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 4000 : 600); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(600, 4000); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
     for (const sub_graph& part : d.sub_graphs()) {
@@ -239,7 +237,7 @@ TEST_CASE("random steps: keeping everything and keeping nothing are what the def
 TEST_CASE(
     "random steps: a schedule of the part as a problem is an option, within the budgets, as the definition says") {
   std::size_t options = 0, within = 0, again = 0, no_saving = 0, sums = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 4000 : 500); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(500, 4000); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
     for (const sub_graph& part : d.sub_graphs()) {

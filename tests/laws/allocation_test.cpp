@@ -20,7 +20,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -57,6 +56,7 @@
 #include "support/data.hpp"
 #include "support/executions.hpp"
 #include "support/failing_allocation.hpp"
+#include "support/long_run.hpp"
 #include "support/processor_time.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
@@ -124,8 +124,6 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 
 namespace {
 
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
-
 /// How many sites are taken in a default run, of each case.
 constexpr std::uint64_t sampled_sites =
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -140,7 +138,7 @@ constexpr std::uint64_t most_sites = 2000;
 /// The numbers of `all` things that are tried: each, or a sample at even distances with the first and the last.
 std::vector<std::uint64_t> sites_of(std::uint64_t all) {
   std::vector<std::uint64_t> out;
-  const std::uint64_t count = std::min(all, long_run() ? most_sites : sampled_sites);
+  const std::uint64_t count = std::min(all, test::long_run() ? most_sites : sampled_sites);
   for (std::uint64_t k = 0; k < count; ++k) out.push_back(count < 2 ? 0 : k * (all - 1) / (count - 1));
   return out;
 }
@@ -841,7 +839,8 @@ namespace {
 
 /// At which reading of the clock it jumps.
 std::vector<std::int64_t> moments() {
-  if (long_run()) return {0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597, 2584, 6765, 20'000};
+  if (test::long_run())
+    return {0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597, 2584, 6765, 20'000};
   return {1, 60, 800};
 }
 

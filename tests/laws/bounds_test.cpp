@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <string>
@@ -32,6 +31,7 @@
 #include "support/exact_copies.hpp"
 #include "support/exhaustive.hpp"
 #include "support/exhaustive_copies.hpp"
+#include "support/long_run.hpp"
 #include "support/random_chain.hpp"
 #include "support/random_graph.hpp"
 
@@ -40,7 +40,7 @@ namespace {
 using namespace remat;
 
 /// How many cases: 10^5 of each kind with REMAT_LONG.
-std::uint64_t num_cases(std::uint64_t few) { return std::getenv("REMAT_LONG") != nullptr ? 100'000 : few; }
+std::uint64_t num_cases(std::uint64_t few) { return test::num_cases(few, 100'000); }
 
 /// The share of `sum`, in some parts in 10^19, by which the exhaustive search may be wrong.
 constexpr long double exhaustive_error = 1e-17L;

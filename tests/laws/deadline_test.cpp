@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <stop_token>
 #include <string>
@@ -20,6 +19,7 @@
 #include "support/data.hpp"
 #include "support/deep_stack.hpp"
 #include "support/large_steps.hpp"
+#include "support/long_run.hpp"
 #include "support/processor_time.hpp"
 
 using namespace remat;
@@ -50,7 +50,7 @@ double wall_seconds() {
 }
 
 /// Later moments, too, which take minutes.
-const bool all_moments = std::getenv("REMAT_LONG") != nullptr;
+const bool all_moments = test::long_run();
 
 /// Sanitizers and unoptimised builds take several times as long between two polls.
 constexpr double slower =
@@ -88,7 +88,7 @@ TEST_CASE("after the deadline") {
     MESSAGE(name << ": " << w.first << " deadlines, at most " << w.second * 1e3 << " ms of processor time after one");
 }
 
-TEST_CASE("after the deadline at a million operations" * doctest::skip(std::getenv("REMAT_LONG") == nullptr)) {
+TEST_CASE("after the deadline at a million operations" * doctest::skip(!test::long_run())) {
   for (const step_family family : {step_family::chain, step_family::decoder, step_family::u_nets}) {
     const problem p = within(large_step(family, 1'000'000, 0), 0.5);
     for (const law_solver& solver : all_solvers()) {

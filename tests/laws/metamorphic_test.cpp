@@ -30,6 +30,7 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/frontier.hpp"
 #include "support/data.hpp"
+#include "support/long_run.hpp"
 #include "support/random_chain.hpp"
 #include "support/random_graph.hpp"
 #include "support/run_step.hpp"
@@ -41,11 +42,6 @@ using namespace remat::test;
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// The number of random cases: `many` with REMAT_LONG.
-std::uint64_t rounds(std::uint64_t few, std::uint64_t many) {
-  return std::getenv("REMAT_LONG") != nullptr ? many : few;
-}
 
 /// A random graph large enough that solvers have choices, small enough for `exact`.
 problem some_problem(std::uint64_t seed, std::uint32_t more_operations = 0) {
@@ -236,7 +232,7 @@ TEST_CASE("more budget never costs more, and never raises a bound") {
   run_control run;
   run.work_limit = 8000;
   int schedules = 0, cheaper = 0, lower = 0;
-  for (std::uint64_t seed = 0; seed < rounds(40, 1000); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(40, 1000); ++seed) {
     CAPTURE(seed);
     const problem p = some_problem(seed, 2);
     const std::vector<std::int64_t> budgets = budgets_of(p, 4);
@@ -271,7 +267,7 @@ TEST_CASE("on every solver's frontier, more budget never costs more") {
   run_control run;
   run.work_limit = 20000;
   int falls = 0;
-  for (std::uint64_t seed = 0; seed < rounds(20, 500); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(20, 500); ++seed) {
     CAPTURE(seed);
     const problem p = some_problem(seed, 6);
     std::vector<std::int64_t> budgets = budgets_of(p, 5);
@@ -295,7 +291,7 @@ TEST_CASE("on every solver's frontier, more budget never costs more") {
 
 TEST_CASE("on chains, more budget never costs more") {
   int falls = 0;
-  for (std::uint64_t seed = 0; seed < rounds(60, 2000); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(60, 2000); ++seed) {
     CAPTURE(seed);
     const chain_problem p(random_chain(seed, 3 + seed % 8));
     const chain_frontier all = rotor_frontier(p.stages(), {.form = rotor_form::bytes});
@@ -349,7 +345,7 @@ TEST_CASE("times × a power of two scale every answer exactly") {
   run.seed = 3;
   std::map<std::string, int> schedules;
   int found = 0;
-  for (std::uint64_t seed = 0; seed < rounds(30, 500); ++seed)
+  for (std::uint64_t seed = 0; seed < test::num_cases(30, 500); ++seed)
     for (const double part : {0.6, 0.8, 1.0}) {
       CAPTURE(seed);
       CAPTURE(part);
@@ -383,7 +379,7 @@ TEST_CASE("times × a power of two scale every answer exactly") {
 TEST_CASE("times × a power of two scale the answers for chains exactly") {
   const run_control run{.work_limit = 1'000'000};
   int found = 0;
-  for (std::uint64_t seed = 0; seed < rounds(40, 2000); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(40, 2000); ++seed) {
     const chain_problem whole(random_chain(seed, 3 + seed % 8));
     const std::int64_t peak = whole.stages().store_all_peak_bytes();
     for (const int power : powers_of_two) {
@@ -419,7 +415,7 @@ TEST_CASE("times × a power of two scale the answers for chains exactly") {
 
 TEST_CASE("other numbers of operations and tensors change no optimum and no least memory") {
   int optimal = 0, infeasible = 0, moved = 0, costly = 0, raised = 0;
-  for (std::uint64_t seed = 0; seed < rounds(1000, 20'000); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(1000, 20'000); ++seed) {
     CAPTURE(seed);
     const problem p = some_problem(seed, 1);
     const relabelling other(p, seed + 1000);
@@ -456,7 +452,7 @@ TEST_CASE("other numbers of operations and tensors change no optimum and no leas
 
 TEST_CASE("other numbers of operations and tensors change no verdict of the checker") {
   std::map<violation, int> verdicts;
-  for (std::uint64_t seed = 0; seed < rounds(10'000, 200'000); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(10'000, 200'000); ++seed) {
     CAPTURE(seed);
     const problem whole = some_problem(seed % 400, 4);
     const problem p = seed % 3 == 0 ? whole : within(whole, 0.9);
@@ -489,7 +485,7 @@ TEST_CASE("other numbers of operations and tensors change no verdict of the chec
 
 TEST_CASE("an operation without time whose output has no bytes changes no optimum") {
   int optimal = 0, infeasible = 0, costly = 0;
-  for (std::uint64_t seed = 0; seed < rounds(1000, 20'000); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(1000, 20'000); ++seed) {
     CAPTURE(seed);
     const problem p = some_problem(seed, 1);
     std::mt19937_64 engine(seed);
@@ -513,7 +509,7 @@ TEST_CASE("an input or a final output that is listed twice changes nothing; an o
   run_control run;
   run.work_limit = 2000;
   int found = 0;
-  for (std::uint64_t seed = 0; seed < rounds(50, 500); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(50, 500); ++seed) {
     CAPTURE(seed);
     random_graph_options options = kind_of_graph(seed);
     options.operations += 3;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -22,6 +21,7 @@
 #include "support/answer.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -84,7 +84,7 @@ TEST_CASE(
 }
 
 TEST_CASE("checkmate: published optima: fno1d, which took others two minutes, by the program alone") {
-  if (!std::getenv("REMAT_LONG")) return;
+  if (!test::long_run()) return;
   const struct { double fraction, overhead; } rows[] = {{0.6, 0.05448}, {0.4, 0.11763}};
   for (const auto& row : rows) {
     const problem p = bundled("rk/fno1d", row.fraction);

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <limits>
@@ -29,6 +28,7 @@
 #include "remat/solver/accept.hpp"
 #include "remat/solver/concepts.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -42,8 +42,6 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 problem bundled(const std::string& name) {
   return read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "graphs" / (name + ".json")).instance;
 }
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 /// The optimum, or the proof that there is none.
 void check_proven(const problem& p, const solution& s, double least) {
@@ -63,7 +61,7 @@ void check_proven(const problem& p, const solution& s, double least) {
 }  // namespace
 
 TEST_CASE("random graphs: the same least time as an exhaustive search over all schedules") {
-  const std::uint64_t graphs = long_run() ? 20000 : 3000;
+  const std::uint64_t graphs = test::num_cases(1500, 20'000);
   std::size_t possible = 0, impossible = 0, costly = 0;
   const auto compare = [&](std::uint64_t seed) {
     const problem free = test::random_problem(seed + 90000, test::kind_of_graph(seed));

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -28,6 +27,7 @@
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
 #include "support/failing_backend.hpp"
+#include "support/long_run.hpp"
 #include "support/random_sub_graphs.hpp"
 
 namespace {
@@ -35,8 +35,6 @@ namespace {
 using namespace remat;
 using namespace remat::detail;  // NOLINT: a test
 using namespace std::chrono_literals;
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 static_assert(solver_for<hiremate_solver<branch_and_bound_backend>, problem>);
 constexpr auto hiremate_own = hiremate_with(branch_and_bound);
@@ -97,7 +95,7 @@ std::vector<double> times_of(const figures& f) {
 
 TEST_CASE("small random steps: never better than the optimum, and optimal only where it is it") {
   std::size_t optimal = 0, feasible = 0, infeasible = 0, groups = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 1500 : 250); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(250, 1500); ++seed) {
     const problem free = test::random_problem(seed + 5000, test::kind_of_graph(seed));
     if (free.graph().num_operations + free.graph().outputs.values.size() > 56) continue;
     const std::int64_t low = largest_working_set(free).bytes, high = free.graph().baseline_peak;
@@ -129,7 +127,7 @@ TEST_CASE("small random steps: never better than the optimum, and optimal only w
 
 TEST_CASE("random steps in groups, with every kind of sum: an answer that is checked") {
   std::size_t mixed = 0, sums = 0, answers = 0, tops = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 600 : 150); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(150, 600); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     const std::int64_t low = largest_working_set(d.whole).bytes, high = d.whole.graph().baseline_peak;
     const problem p = d.whole.with_budget(low + (high - low) * static_cast<std::int64_t>(1 + seed % 3) / 4);
@@ -319,7 +317,7 @@ TEST_CASE("each top solver alone, and each partition: `by` names it, and no othe
   const std::pair<hiremate_top, std::string> tops[] = {
       {hiremate_top::rotor, "chain"}, {hiremate_top::search_level, "search_level"}, {hiremate_top::h_ilp, "h_ilp"}};
   for (const auto& [top, part] : tops) {
-    hiremate_options options = limited(200'000);
+    hiremate_options options = limited(test::num_cases(60'000, 200'000));
     options.gap = 0;
     options.max_columns = 6000;
     options.nodes = 3;

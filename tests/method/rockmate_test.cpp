@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -18,6 +17,7 @@
 #include "support/answer.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -63,7 +63,7 @@ TEST_CASE("random graphs of every kind: valid within the budget, and never bette
 
 TEST_CASE("larger random graphs: valid, and before memory is spent never worse for the options") {
   int better = 0;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < remat::test::num_cases(5, 12); ++seed) {
     CAPTURE(seed);
     remat::test::random_graph_options kind;
     kind.operations = 20 + static_cast<std::uint32_t>(seed);
@@ -155,7 +155,7 @@ TEST_CASE("limits: stop, work, wall clock; bad options") {
 
 TEST_CASE("no slower than Rockmate's own plans that keep their budget, before memory is spent and after") {
   const auto rows = remat::test::read_csv(REMAT_TEST_DATA "/peers/rockmate.csv");
-  const bool all = std::getenv("REMAT_LONG") != nullptr;
+  const bool all = remat::test::long_run();
   int compared = 0;
   std::string last;
   std::shared_ptr<remat::way_cache> cache;
@@ -198,7 +198,7 @@ TEST_CASE("by itself only the tables' schedules; to improve, memory is spent and
   CHECK(*figures.find<std::int64_t>("tables_refused") == 0);
   CHECK(*figures.find<std::int64_t>("ways_kept") <= *figures.find<std::int64_t>("ways_found"));
   CHECK(*figures.find<std::int64_t>("stage_ways") > *figures.find<std::int64_t>("stages"));
-  options.improve = by_refinement;
+  options.improve = remat::by_refinement;
   options.run.work_limit = 960'000;
   const solution better = remat::rockmate(p, options);
   CHECK(better.by.rfind("rockmate/refined/", 0) == 0);

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -28,6 +27,7 @@
 #include "support/answer.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 using namespace remat;
@@ -55,7 +55,7 @@ T figure(const solution& s, const char* name) {
 
 TEST_CASE("random graphs: legal, within the budget, never below the optimum") {
   std::size_t possible = 0, found = 0, optimal = 0;
-  const std::uint64_t graphs = std::getenv("REMAT_LONG") != nullptr ? 10000 : 600;
+  const std::uint64_t graphs = test::num_cases(600, 10000);
   std::map<int, std::size_t> histogram;  // excess over the optimum in percent, rounded up
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
     const problem free = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 6)});
@@ -86,7 +86,7 @@ TEST_CASE("the rows of the peer's figures: most at no more time, by the method a
   std::optional<training_graph> g;
   std::optional<problem> p;
   std::size_t rows = 0, compared = 0, slower = 0, without = 0;
-  const bool is_long = std::getenv("REMAT_LONG") != nullptr;
+  const bool is_long = test::long_run();
   // graph, width, cost, percent, bytes, ratio, …
   for (const std::vector<std::string>& field : test::read_csv(REMAT_TEST_DATA "/peers/twremat.csv")) {
     const bool theirs = !field[5].empty();

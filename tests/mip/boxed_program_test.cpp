@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "remat/mip/detail/boxed_program.hpp"
+#include "support/long_run.hpp"
 
 #include <doctest/doctest.h>
 
@@ -132,7 +133,7 @@ double least_cost(const dense& d) {
 }
 
 TEST_CASE("the least cost is that of the best vertex, also after rows are added and bounds change") {
-  const bool is_long = std::getenv("REMAT_LONG") != nullptr;
+  const bool is_long = remat::test::long_run();
   int empty = 0, costly = 0;
   for (std::uint64_t seed = 0; seed < (is_long ? 5000U : 250U); ++seed) {
     std::mt19937_64 engine(seed);

@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "remat/mip/branch_and_bound.hpp"
+#include "support/long_run.hpp"
 #include "support/random_mip.hpp"
 
 namespace {
@@ -31,8 +31,6 @@ using namespace remat;
 constexpr double infinite = mip_model::infinite;
 
 static_assert(mip_backend<cbc_backend>);
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 /// What must hold of a run from the outside, whatever the backend.
 template <class Backend>
@@ -114,7 +112,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 TEST_CASE("random models: CBC, the own branch and bound and trying all values agree") {
-  const std::uint64_t models = long_run() ? 2000 : 150;
+  const std::uint64_t models = test::num_cases(150, 2000);
   std::size_t solved = 0;
   for (std::uint64_t seed = 0; seed < models; ++seed) {
     const bool mixed = seed % 2 == 1;
@@ -172,8 +170,8 @@ TEST_CASE("models with a tree: incumbents and bounds on the way are of the model
 TEST_CASE("the deadline: whatever CBC does, the call is back a second after it") {
   // All sorts of models: a large linear program, in which CBC does not look at the clock, is the worst.
   const std::vector<mip_model> models{hard(), hard(40, 4), knapsacks(3, 6000, 300), knapsacks(4, 200, 20)};
-  const int solves = long_run() ? 100 : 12;
-  const double most = long_run() ? 5 : 0.4;
+  const int solves = test::long_run() ? 100 : 12;
+  const double most = test::long_run() ? 5 : 0.4;
   double worst = 0;
   std::size_t with_values = 0;
   for (int i = 0; i < solves; ++i) {

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <stop_token>
@@ -18,6 +17,7 @@
 #include "remat/schedule/check.hpp"
 #include "support/exhaustive.hpp"
 #include "support/exhaustive_copies.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -25,8 +25,6 @@ namespace {
 using namespace remat;  // NOLINT: a test
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 /// A link from slow to fast, in bytes per unit of time of the random graphs.
 host_link random_link(std::uint64_t seed) {
@@ -37,7 +35,7 @@ host_link random_link(std::uint64_t seed) {
 }  // namespace
 
 TEST_CASE("the same least time as an exhaustive search over schedules with copies") {
-  const std::uint64_t graphs = long_run() ? 4000 : 700;
+  const std::uint64_t graphs = test::num_cases(700, 4000);
   std::size_t possible = 0, impossible = 0, copied = 0, limited = 0;
   const auto compare = [&](std::uint64_t seed, std::size_t labels) {
     test::random_graph_options kind = test::kind_of_graph(seed);
@@ -68,7 +66,7 @@ TEST_CASE("the same least time as an exhaustive search over schedules with copie
       limited += s.host_peak_bytes > 0 && host != problem::unlimited;
     }
   };
-  for (std::uint64_t seed = 0; seed < graphs; ++seed) compare(seed, long_run() ? 300'000 : 4'000);
+  for (std::uint64_t seed = 0; seed < graphs; ++seed) compare(seed, test::long_run() ? 300'000 : 4'000);
   compare(52, 60'000);    // a tensor of no bytes, to which a further run would add twice
   compare(512, 60'000);   // a label that may not copy a tensor back any more dominates no other one
   compare(1382, 60'000);  // the same

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -30,6 +29,7 @@
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -38,8 +38,6 @@ using namespace remat;
 using namespace remat::detail;  // NOLINT: a test
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 /// The least time of any schedule whose first runs are in the listed order (needed operations alone) and between two of
 /// which operations run again in the listed order, each at most once: a shortest path over what is there × the place in
@@ -118,7 +116,7 @@ problem middling(std::uint64_t seed, std::uint32_t operations = 17) {
 }  // namespace
 
 TEST_CASE("random graphs: the program's optimum is that of an exhaustive search over its form") {
-  const std::uint64_t graphs = long_run() ? 2500 : 600;
+  const std::uint64_t graphs = test::num_cases(600, 2500);
   std::size_t possible = 0, impossible = 0, costly = 0, above = 0, tidied = 0, unsettled = 0;
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
     const problem free = test::random_problem(seed + 40000, test::kind_of_graph(seed));
@@ -132,7 +130,7 @@ TEST_CASE("random graphs: the program's optimum is that of an exhaustive search 
       for (std::uint32_t o = 0; o < p.graph().num_operations; ++o) options.moments.push_back(static_cast<op_id>(o));
     const checkmate_model program(p, options);
     mip_options solving;
-    if (!long_run()) solving.max_nodes = 1000;
+    if (!test::long_run()) solving.max_nodes = 1000;
     const mip_result r = branch_and_bound.solve(program.model(), solving);
     if (r.nodes == solving.max_nodes) {
       ++unsettled;

@@ -15,6 +15,7 @@
 #include "remat/schedule/check.hpp"
 #include "support/answer.hpp"
 #include "support/block_stack.hpp"
+#include "support/long_run.hpp"
 
 namespace {
 
@@ -67,7 +68,7 @@ TEST_CASE("options of stages make better schedules; like stages share them; ever
   chains.add(chain_source::levels, partition_at_levels(p.graph()));
   chains.add(chain_source::repeats, partition_at_repeats(p.graph()));
   run_control run;
-  run.work_limit = 2'000'000;
+  run.work_limit = test::num_cases(500'000, 2'000'000);
   run_clock clock(run);
   solution plain;
   chains.solve_plain(clock, plain);

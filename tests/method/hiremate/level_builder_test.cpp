@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <string>
@@ -20,14 +19,13 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
+#include "support/long_run.hpp"
 #include "support/random_sub_graphs.hpp"
 
 namespace {
 
 using namespace remat;
 using namespace remat::detail;  // NOLINT: a test
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 /// Options of a part: everything kept, and what eviction makes of smaller and smaller budgets, random ones among them.
 std::vector<sub_graph_way> some_options(const sub_graph& part, std::uint64_t seed) {
@@ -146,7 +144,7 @@ TEST_CASE("children: every operation of the group is in one of them, with the op
 TEST_CASE("random steps: schedules of the whole step's level are schedules of the step, in the memory that they say") {
   counts careful, careless;
   std::size_t steps = 0, sums = 0;
-  const std::uint64_t count = long_run() ? 6000 : 500;
+  const std::uint64_t count = test::num_cases(500, 6000);
   for (std::uint64_t i = 0; i < count; ++i) {
     // Among the first are some where the count was too low once.
     const std::uint64_t seed = i;
@@ -212,7 +210,7 @@ TEST_CASE("steps where the count was too low once") {
 
 TEST_CASE("random steps: a schedule of a group's level is a schedule of the group as a problem of its own") {
   std::size_t groups = 0, legal = 0, within = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 3000 : 400); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(400, 3000); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
     sub_graph_extractor extract(d.whole.graph(), d.hierarchy);

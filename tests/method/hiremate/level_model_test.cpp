@@ -7,7 +7,6 @@
 #include <bit>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
+#include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_level.hpp"
 
@@ -34,8 +34,6 @@ using namespace remat::detail;  // NOLINT: a test
 using choices = std::vector<level_problem::choice>;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 
 /// The least time of any schedule of the form: first runs in turn, between two of which earlier runs take place again
 /// in turn, each at most once and in one variant (not before the phase `again_from`). A shortest path over what is
@@ -112,11 +110,11 @@ double least_time_in_phases(const level_problem& p, std::int64_t budget, std::ui
 }  // namespace
 
 TEST_CASE("random levels: the program's optimum is that of an exhaustive search over its form") {
-  const std::uint64_t levels = long_run() ? 6000 : 420;
+  const std::uint64_t levels = test::num_cases(420, 6000);
   std::size_t possible = 0, impossible = 0, again = 0, unsettled = 0, later = 0;
   for (std::uint64_t seed = 0; seed < levels; ++seed) {
     const level_problem p = test::random_level(seed);
-    if (p.bytes.size() > (long_run() ? 30u : 16u)) continue;
+    if (p.bytes.size() > (test::long_run() ? 30u : 16u)) continue;
     const int percent = static_cast<int>(seed % 5) * 20;
     const std::int64_t budget = test::budget_of(p, percent);
     level_model_options options;
@@ -124,7 +122,7 @@ TEST_CASE("random levels: the program's optimum is that of an exhaustive search 
     const double least = least_time_in_phases(p, budget, options.again_from);
     const level_model program(p, budget, options);
     mip_options solving;
-    solving.max_nodes = long_run() ? 100000 : 2000;
+    solving.max_nodes = test::long_run() ? 100000 : 2000;
     const mip_result r = branch_and_bound.solve(program.model(), solving);
     INFO("seed ", seed, " at ", percent, " %: ", budget, ", optimum of the form ", least, ", ", to_string(r.status),
          " ", r.message, " ", r.objective, ", first phase ", program.first_phase(), " of ", p.runs.size());
@@ -201,7 +199,7 @@ std::optional<level_problem> operations_as_level(const problem& p) {
 
 TEST_CASE("levels of single operations: the optimum of Checkmate's program") {
   std::size_t possible = 0, impossible = 0, again = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 4000u : 400u); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(400, 4000); ++seed) {
     const problem free = test::random_problem(seed + 70000, test::kind_of_graph(seed));
     const std::int64_t low = largest_working_set(free).bytes;
     const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * static_cast<int>(seed % 3) * 3 / 10);

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -25,6 +24,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
+#include "support/long_run.hpp"
 #include "support/random_sub_graphs.hpp"
 
 namespace {
@@ -32,7 +32,6 @@ namespace {
 using namespace remat;
 using namespace remat::detail;  // NOLINT: a test
 
-bool long_run() { return std::getenv("REMAT_LONG") != nullptr; }
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// The children of the whole step; groups with their options.
@@ -105,7 +104,7 @@ test::divided_step bundled(const std::string& name) { return test::divide(test::
 
 TEST_CASE("random steps: what is taken is legal, and the search ends within its problems") {
   std::size_t found = 0, calls = 0, better = 0, illegal = 0, invalid = 0;
-  for (std::uint64_t seed = 0; seed < (long_run() ? 1000 : 300); ++seed) {
+  for (std::uint64_t seed = 0; seed < test::num_cases(300, 1000); ++seed) {
     const test::divided_step d = test::random_divided_step(seed);
     if (d.mixed_sums()) continue;
     const std::vector<level_child> children = children_of_step(d, 100);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 # cmake -DINCLUDE=include/remat -P layers.cmake: a header includes only headers of its own room and of those that the
-# table allows it. Data flows one way. The page of a large method, method/NAME.hpp, belongs to the room method/NAME.
+# table allows it. Data flows one way. Each method is a room of its own, method/NAME: its page, and what only it is made of.
 # Whoever has a schedule from elsewhere needs no method, so memory, execute and render do without.
 cmake_minimum_required(VERSION 3.25)
 
@@ -17,13 +17,18 @@ set(may_include_chain core graph problem schedule bound refine chain)
 set(may_include_hierarchy core problem schedule bound refine chain hierarchy)
 set(may_include_solver core problem schedule bound chain solver)
 set(below_methods core graph cost problem schedule bound refine mip treewidth chain hierarchy solver)
-set(may_include_method ${below_methods} method)
+# What methods share. It may run the closed form on chains, with which every solve that is cut off ends.
+set(may_include_method ${below_methods} method method/revolve)
 # In this order: a later method may run an earlier one.
+set(methods revolve no_remat chen evict exact evict_with_copies refined offload rotor pofo twremat rockmate checkmate
+  hiremate cbc automatic)
 set(earlier method)
-foreach(name rotor pofo twremat rockmate checkmate hiremate cbc automatic)
+foreach(name IN LISTS methods)
   list(APPEND earlier method/${name})
   set(may_include_method/${name} ${below_methods} ${earlier})
 endforeach()
+set(owner_of_refinement_steps refined)
+set(owner_of_copying_eviction evict_with_copies)
 set(may_include_memory core problem schedule memory)
 set(may_include_execute core graph cost problem schedule solver memory execute)
 set(may_include_render core graph cost problem schedule hierarchy render)
@@ -34,8 +39,17 @@ set(may_include_io core graph cost problem schedule chain treewidth memory io)
 function(room_of header result)
   get_filename_component(folder "${header}" DIRECTORY)
   string(REGEX REPLACE "/(detail|impl)$" "" folder "${folder}")
-  if(folder STREQUAL "method" AND header MATCHES "/(rotor|pofo|twremat|rockmate|checkmate|hiremate|cbc|automatic)(_[a-z]+)?\\.hpp$")
-    set(folder "method/${CMAKE_MATCH_1}")
+  if(folder STREQUAL "method")
+    get_filename_component(stem "${header}" NAME_WE)
+    set(owner "${owner_of_${stem}}")
+    foreach(name IN LISTS methods)  # the longest that fits
+      if(NOT DEFINED owner_of_${stem} AND stem MATCHES "^${name}(_|$)" AND name MATCHES "^${owner}")
+        set(owner ${name})
+      endif()
+    endforeach()
+    if(owner)
+      set(folder "method/${owner}")
+    endif()
   endif()
   set(${result} "${folder}" PARENT_SCOPE)
 endfunction()

@@ -67,7 +67,10 @@ class page {
           << file << ".hpp)\n\n| option | default | fast | paper | values | meaning |\n|---|---|---|---|---|---|\n";
     for (const option_description& o : describe_options<Options>()) {
       recorded.push_back(o.name);
+      // A sentence that can be read without the option's name.
       CHECK(o.text.size() > 3);
+      CHECK((o.text.front() >= 'A' && o.text.front() <= 'Z'));
+      CHECK(o.text.back() == '.');
       CHECK(o.text.find('\n') == std::string::npos);
       const auto other = [&](const std::string& value) { return value == o.balanced ? "" : value; };
       text_ << "| `" << o.name << "` | " << o.balanced << " | " << other(o.fast) << " | " << other(o.paper) << " | "

@@ -15,7 +15,7 @@ namespace REMAT_NAMESPACE {
 enum class memory_reason : std::uint8_t {
   none,         ///< no operation needs memory
   working_set,  ///< an operation needs its inputs, outputs and workspace
-  first_run,    ///< at the first run of an operation, tensors that cannot be computed again are resident, too
+  first_run,    ///< the first run of an operation, when tensors that cannot be computed again are resident, too
   end_of_step,  ///< the last operation runs beside the final outputs
   outputs       ///< the final outputs, which may come back from the host after the last operation
 };
@@ -24,9 +24,9 @@ enum class memory_reason : std::uint8_t {
 struct least_memory_result {
   std::int64_t bytes = 0;                      ///< no schedule has a lower peak
   memory_reason reason = memory_reason::none;  ///< why
-  op_id operation{};                           ///< that runs; for `end_of_step`, the best last operation
+  op_id operation{};                           ///< the operation that runs; for `end_of_step`, the best last operation
   std::int64_t working_set = 0;                ///< bytes of that operation
-  std::vector<tensor_id> also_resident{};      ///< beside the working set, for `first_run`
+  std::vector<tensor_id> also_resident{};      ///< what is resident beside the working set, for `first_run`
 
   /// Returns the reason in words, in one line. `name` is the name of `operation`, if it is known.
   [[nodiscard]] std::string message(const std::string& name = {}) const;

@@ -10,7 +10,7 @@ namespace REMAT_NAMESPACE {
 
 /// Options of `least_memory_within`.
 struct least_memory_within_options {
-  std::uint32_t budgets = 12;  ///< that are tried, at most; each more halves what the bound may still gain
+  std::uint32_t budgets = 12;  ///< the most budgets that are tried; each more halves what the bound may still gain
   /// As in `turnaround_options`, for a second bisection above what the first one has proven. 12 takes some seconds on
   /// some hundred operations, and raises the bound by a fifth to a third where a good part of the step runs again.
   std::uint32_t chain_moments = 0;

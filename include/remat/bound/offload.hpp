@@ -32,7 +32,7 @@ struct offload_bound_options {
 
 /// A proven lower bound on the time of every schedule of a problem with a link, or the proof that there is none.
 struct offload_bound_result {
-  double lower_bound = 0;              ///< on the time; infinite if infeasible
+  double lower_bound = 0;              ///< a bound on the time; infinite if infeasible
   double delay = 0;                    ///< `lower_bound` less the time of the needed operations
   bool infeasible = false;             ///< proven; `least_memory` names the operation and the bytes that it needs
   least_memory_result least_memory{};  ///< the largest memory bound that is known
@@ -50,9 +50,9 @@ struct offload_bound_result {
   /// follows up to `moments_tried`, if `want_choice` is false, if `delay` is 0, if no choice within both budgets was
   /// met, or if the search was stopped before.
   double choice_time = 0;
-  double again_time = 0;               ///< of the operations that the choice runs again after the moment
-  std::int64_t device_bytes = 0;       ///< of the resident tensors of the choice, without `working_set`
-  std::int64_t host_bytes = 0;         ///< of the tensors that the choice has on the host alone: H
+  double again_time = 0;               ///< the time of the operations that the choice runs again after the moment
+  std::int64_t device_bytes = 0;       ///< the bytes of the choice's resident tensors, without `working_set`
+  std::int64_t host_bytes = 0;         ///< the bytes of the tensors that the choice has on the host alone: H
   std::vector<tensor_id> saved{};      ///< the resident tensors of the choice beside the working set, ascending
   std::vector<tensor_id> offloaded{};  ///< the tensors that the choice has on the host alone, ascending
   std::vector<op_id> again{};          ///< the operations that the choice runs again, ascending

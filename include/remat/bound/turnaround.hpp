@@ -35,7 +35,7 @@ struct turnaround_options {
 
 /// A proven lower bound on the time of every schedule within a budget, or the proof that there is no such schedule.
 struct turnaround_result {
-  double lower_bound = 0;              ///< on the time; infinite if infeasible
+  double lower_bound = 0;              ///< a bound on the time; infinite if infeasible
   double recomputation = 0;            ///< `lower_bound` less the time of the needed operations
   bool infeasible = false;             ///< proven; `least_memory` names the operation and the bytes that it needs
   least_memory_result least_memory{};  ///< the largest memory bound that the search has met
@@ -50,7 +50,7 @@ struct turnaround_result {
   /// like `choice_bytes`, if `want_saved` is false or the search was stopped before; then `saved` and `again` are
   /// empty.
   double choice_time = 0;
-  std::int64_t choice_bytes = 0;    ///< of the resident tensors of that choice, without `working_set`
+  std::int64_t choice_bytes = 0;    ///< the bytes of that choice's resident tensors, without `working_set`
   std::vector<tensor_id> saved{};   ///< the resident tensors of that choice beside the working set, ascending
   std::vector<op_id> again{};       ///< the operations that the choice runs again, ascending
   std::uint32_t moments_tried = 0;  ///< first runs of operations that were tried

@@ -18,9 +18,9 @@ namespace REMAT_NAMESPACE {
 
 /// One way to run a stage that keeps everything its backward needs.
 struct chain_option {
-  double forward_time = 0;                   ///< of a forward that keeps everything
-  double backward_time = 0;                  ///< of the backward
-  std::int64_t saved_bytes = 0;              ///< with the output
+  double forward_time = 0;                   ///< the time of a forward that keeps everything
+  double backward_time = 0;                  ///< the time of the backward
+  std::int64_t saved_bytes = 0;              ///< what is saved, the output included
   std::int64_t forward_overhead_bytes = 0;   ///< workspace of the forward
   std::int64_t backward_overhead_bytes = 0;  ///< workspace of the backward
 
@@ -173,7 +173,7 @@ enum class chain_action : std::uint8_t {
 struct chain_step {
   chain_action action = chain_action::forward_all;  ///< what the step does
   std::uint32_t stage = 1;                          ///< 1 … L + 1
-  std::uint32_t option = 0;  ///< of the stage, for `forward_all` and `backward`; 0 for other forwards
+  std::uint32_t option = 0;  ///< the stage's option, for `forward_all` and `backward`; 0 for other forwards
   /// Compares all members.
   friend bool operator==(const chain_step&, const chain_step&) = default;
 };

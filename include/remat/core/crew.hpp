@@ -23,8 +23,8 @@ using byte_row = std::vector<std::byte>;
 
 /// Pieces of one kind, numbered from 0. All members but `kind`, `shared`, `encode`, `take` and `report` must be set.
 struct piece_list {
-  std::size_t count = 0;                      ///< of the pieces
-  std::function<double(std::size_t)> size{};  ///< of a piece, positive: larger ones are expected to take longer
+  std::size_t count = 0;                      ///< the number of pieces
+  std::function<double(std::size_t)> size{};  ///< a piece's size, positive: larger ones are expected to take longer
   /// Returns the limits of a piece; called when the piece is about to begin, one call after the other.
   /// `members`: at most this many pieces run at the same time.
   std::function<run_control(std::size_t piece, std::size_t members)> limits{};

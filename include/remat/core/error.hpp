@@ -92,7 +92,7 @@ namespace detail {
 
 /// A character of a text in UTF-8.
 struct utf8_character {
-  std::size_t length = 0;  ///< in bytes; 0: the bytes are not UTF-8
+  std::size_t length = 0;  ///< the length in bytes; 0: the bytes are not UTF-8
   std::uint32_t code = 0;  ///< its code point
 };
 

@@ -24,7 +24,7 @@ enum class tensor_id : std::uint32_t {};
 /// Rows of 32-bit indices, stored one after the other (compressed sparse rows).
 struct index_rows {
   std::vector<std::uint32_t> begin{0};  ///< row i is values[begin[i]] … values[begin[i + 1] − 1]
-  std::vector<std::uint32_t> values;    ///< of all rows, one row after the other
+  std::vector<std::uint32_t> values;    ///< all rows, one after the other
 
   /// Returns the values of a row. Precondition: row < size().
   [[nodiscard]] std::span<const std::uint32_t> operator[](std::size_t row) const noexcept {

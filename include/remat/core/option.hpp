@@ -90,7 +90,7 @@ concept option_type =
 ///       run_control run{};
 ///       /// The records of the settings.
 ///       static constexpr auto records() {
-///         return std::tuple{option("slots", &x_options::slots, "that memory is counted in").from(1).fast(100)};
+///         return std::tuple{option("slots", &x_options::slots, "Memory is counted in these.").from(1).fast(100)};
 ///       }
 ///     };
 template <class Options, option_type T>
@@ -98,8 +98,8 @@ struct option {
   using value_type = typename detail::option_value<T>::type;  ///< the type of a value that is given
   using member_type = T Options::*;                           ///< a pointer to a field of the options
 
-  std::string_view name;                 ///< of the field, and on the command line
-  member_type field;                     ///< that holds the value
+  std::string_view name;                 ///< the field's name, and its name on the command line
+  member_type field;                     ///< the member that holds the value
   std::string_view text;                 ///< one line for people, with the unit
   value_type least{};                    ///< the least value; without meaning for truth values and enumerations
   value_type greatest{};                 ///< the greatest value, likewise
@@ -275,7 +275,7 @@ void set_option(Options& options, std::string_view name, std::string_view text) 
 
 /// One option as text, for listings.
 struct option_description {
-  std::string name{};      ///< of the option
+  std::string name{};      ///< the option's name
   std::string balanced{};  ///< the default
   std::string fast{};      ///< the value of the preset `fast`
   std::string paper{};     ///< the value of the preset `paper`

@@ -69,7 +69,7 @@ struct progress {
   std::uint64_t done = 0;                 ///< units of work that are done
   std::uint64_t total = 0;                ///< units of work in all; 0 if unknown
   std::chrono::nanoseconds elapsed{};     ///< wall clock time since the start of the solve
-  std::chrono::nanoseconds time_limit{};  ///< of the solve; the largest duration if there is no limit
+  std::chrono::nanoseconds time_limit{};  ///< the solve's limit; the largest duration if there is none
 };
 
 /// The control of a solve: limits, stop token, seed, threads and progress. The options of every solver have one as
@@ -86,7 +86,7 @@ struct run_control {
   std::stop_token stop{};
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< wall clock
   std::uint64_t work_limit = no_work_limit;  ///< units of `work_of`; a limit makes the answer depend on `seed` alone
-  std::uint64_t seed = 0;                    ///< of the random numbers
+  std::uint64_t seed = 0;                    ///< the seed of the random numbers
   unsigned threads = 1;                      ///< 0: one for each processor
   /// Called now and then with the state of the solve. May be empty.
   std::function<void(const progress&)> on_progress{};

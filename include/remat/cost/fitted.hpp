@@ -57,7 +57,7 @@ struct operation_name {
 /// One measurement: an operation's kind, work and time.
 struct cost_sample {
   std::string kind{};     ///< the operation's kind, for instance its name
-  operation_work work{};  ///< of one run
+  operation_work work{};  ///< the work of one run
   double seconds = 0;     ///< measured time of one run
   std::string label{};    ///< the operation, for messages
 };
@@ -87,14 +87,14 @@ enum class fit_source : std::uint8_t { own, scaled, pooled };
 
 /// The fit of one kind, and its quality.
 struct kind_fit {
-  std::string kind{};                   ///< of the operations; empty for all kinds together
+  std::string kind{};                   ///< the kind of the operations; empty for all kinds together
   cost_terms terms{};                   ///< the fitted terms
   fit_source source = fit_source::own;  ///< the origin of the terms
   std::size_t samples = 0;              ///< measurements of the kind
-  std::size_t sizes = 0;                ///< of different work among the samples
-  double r_squared = 0;                 ///< of the seconds, at most 1; also 1 if all are equal and predicted exactly
-  double mean_relative_error = 0;       ///< |predicted − measured| / measured; a measured 0 counts as `shortest`
-  double largest_relative_error = 0;    ///< of one sample
+  std::size_t sizes = 0;                ///< how many sizes of work the samples have
+  double r_squared = 0;               ///< R² of the seconds, at most 1; also 1 if all are equal and predicted exactly
+  double mean_relative_error = 0;     ///< |predicted − measured| / measured; a measured 0 counts as `shortest`
+  double largest_relative_error = 0;  ///< the largest relative error of one sample
   /// Mean relative error at sizes that were left out of the fit (for `pooled`, at kinds); NaN if there is only one.
   double held_out_error = std::numeric_limits<double>::quiet_NaN();
 };
@@ -114,7 +114,7 @@ struct cost_fit_options {
   fit_weighting weighting = fit_weighting::relative;  ///< the errors that count
   bool robust = true;                                 ///< outliers weigh less (Huber)
   double shortest = 1e-7;  ///< seconds; shorter times weigh like this one. The default is the resolution of a clock
-  unsigned folds = 8;      ///< of the cross-validation, at least 2
+  unsigned folds = 8;      ///< folds of the cross-validation, at least 2
 };
 
 namespace detail::fitted {

@@ -68,8 +68,8 @@ struct cuda_options {
 
 /// The time of one launch on the device, in milliseconds.
 struct cuda_launch_time {
-  float start = 0;     ///< from the start of the training step
-  float duration = 0;  ///< of its kernel or its copy
+  float start = 0;     ///< the time since the start of the training step
+  float duration = 0;  ///< how long its kernel or its copy took
 };
 
 /// A training step as a CUDA graph that can be replayed, or become a part of graphs of the caller. It uses the

@@ -18,7 +18,7 @@ struct cuda_stand_in_options {
   /// shows even if the device is fast enough to hide it: a stream falls behind another one by more than its kernels
   /// take. Replays repeat the delays of the capture. 0: none.
   double delay = 0;
-  std::uint64_t delay_seed = 0;  ///< of the lengths of the delays
+  std::uint64_t delay_seed = 0;  ///< the seed of the delays
 };
 
 /// The arithmetic of `stand_in_kernels`, and its kernels (templates, so that several translation units may define

@@ -46,8 +46,8 @@ struct fit_arena_options {
   std::vector<tensor_id> elsewhere{};
   memory_plan_options
       memory{};  ///< alignment, and seed of the packing; `target_bytes` and the limits are set by `fit_arena`
-  std::uint32_t solves = 8;  ///< at most so many solves; at least 1
-  run_control run{};         ///< of all solves and packings together
+  std::uint32_t solves = 8;  ///< the most solves; at least 1
+  run_control run{};         ///< limits of all solves and packings together
 };
 
 /// The answer of `fit_arena`: a solution whose arena is within the budget, with the arena.

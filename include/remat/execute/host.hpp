@@ -33,16 +33,16 @@ struct host_options {
 
 /// The time of one launch.
 struct launch_time {
-  std::chrono::nanoseconds start{};     ///< from the start of the training step
-  std::chrono::nanoseconds duration{};  ///< of its kernel
+  std::chrono::nanoseconds start{};     ///< the time since the start of the training step
+  std::chrono::nanoseconds duration{};  ///< how long its kernel took
 };
 
 /// The result of one run. The times are valid until the next run.
 struct host_report {
   run_status status = run_status::done;  ///< how the run ended
-  std::size_t launches = 0;              ///< that have run: all, unless the run was cancelled
+  std::size_t launches = 0;              ///< the launches that have run: all, unless the run was cancelled
   double seconds = 0;                    ///< wall clock
-  std::span<const launch_time> times{};  ///< of each launch; empty without `timing`
+  std::span<const launch_time> times{};  ///< the times of each launch; empty without `timing`
 };
 
 /// Runs a schedule on the CPU, over the user's kernels, in one arena: one training step after the other.

@@ -44,8 +44,8 @@ struct kernel_call {
   using stream_type = Stream;  ///< the type of `stream`
 
   op_id operation{};                                     ///< the operation to run
-  std::span<const std::span<const std::byte>> inputs{};  ///< in the graph's order, parameters and inputs among them
-  std::span<const std::span<std::byte>> outputs{};       ///< in the graph's order
+  std::span<const std::span<const std::byte>> inputs{};  ///< the inputs in the graph's order, those of the step, too
+  std::span<const std::span<std::byte>> outputs{};       ///< the outputs in the graph's order
   /// Of each output. 0: its content is undefined, and the kernel must write all of it. 1: it holds the contributions of
   /// other operations or, an accumulated output, of earlier training steps, and the kernel adds its own to them.
   std::span<const std::uint8_t> adds{};

@@ -23,7 +23,7 @@ namespace REMAT_NAMESPACE {
 struct arena_layout {
   std::span<const std::int64_t> offsets{};  ///< bytes, of each allocation of `lifetimes`
   std::int64_t arena_bytes = 0;             ///< the size of the arena
-  std::int64_t alignment = 1;               ///< of the arena's first byte and of all offsets; a power of two
+  std::int64_t alignment = 1;  ///< what the arena's first byte and all offsets are multiples of; a power of two
 
   /// Refers to the offsets `where`, which must outlive the layout.
   arena_layout(std::span<const std::int64_t> where, std::int64_t bytes, std::int64_t aligned_to)
@@ -47,7 +47,7 @@ struct arena_layout {
 struct launch_options {
   /// The number of streams for the computes, at least 1; 1 if the schedule copies tensors to the host.
   std::uint32_t streams = 1;
-  memory_plan_options memory{};  ///< for the memory plans that the launch plan makes; not used with given layouts
+  memory_plan_options memory{};  ///< options of the memory plans that are made; not used with given layouts
   /// The addresses of the copies on the host, `lifetimes::host`, in an arena there: those of a `memory_plan` of
   /// `host_intervals_of`. Empty: the launch plan makes a memory plan.
   std::optional<arena_layout> host_layout{};
@@ -78,7 +78,7 @@ struct launch_argument {
   static constexpr std::uint32_t bound = lifetimes::no_allocation;
 
   tensor_id tensor{};                ///< the tensor that is read or written
-  std::uint32_t allocation = bound;  ///< of `launch_plan::lives()`
+  std::uint32_t allocation = bound;  ///< an index into `launch_plan::lives()`
   std::int64_t bytes = 0;            ///< the size of the tensor
   std::int64_t offset = 0;           ///< bytes, in the arena; 0 in the caller's memory
   /// Of an output: 1 if it already holds the contributions of other operations or, accumulated, of earlier steps.
@@ -91,7 +91,7 @@ struct launch {
   static constexpr std::uint32_t no_event = 0xffffffff;  ///< the `event` of a launch that none waits for
 
   op_id operation{};               ///< the operation that is run; without a meaning for a copy
-  std::uint32_t step = 0;          ///< of the schedule
+  std::uint32_t step = 0;          ///< the step's index in the schedule
   std::uint32_t stream = 0;        ///< the stream to which the launch is issued
   std::uint32_t event = no_event;  ///< recorded after the launch, because another stream waits for it
   std::uint32_t first_input = 0;   ///< the place of its inputs in `launch_plan::arguments()`; its outputs follow

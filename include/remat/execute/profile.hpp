@@ -22,7 +22,7 @@ namespace REMAT_NAMESPACE {
 
 /// The measured times of operations. Model of `cost_model`.
 struct measured_times {
-  std::vector<double> seconds{};  ///< of each operation; NaN: not measured
+  std::vector<double> seconds{};  ///< the time of each operation; NaN: not measured
 
   /// True if every operation was measured.
   [[nodiscard]] bool complete() const noexcept {
@@ -50,7 +50,7 @@ struct measured_times {
 
 /// The number that replaces several measurements of one quantity.
 enum class time_statistic : std::uint8_t {
-  median,  ///< of an even number, the mean of the two in the middle
+  median,  ///< the middle run; of an even number, the mean of the two in the middle
   least    ///< the least of them
 };
 
@@ -104,10 +104,10 @@ concept timed_executor = requires(E& e, std::uint64_t seed, const std::stop_toke
 /// Options of `profile`.
 struct profile_options {
   unsigned warm_up = 2;  ///< runs before those that count: memory is touched for the first time, caches fill
-  unsigned runs = 7;     ///< that count, at least 1
+  unsigned runs = 7;     ///< the runs that count, at least 1
   std::chrono::nanoseconds time_limit = std::chrono::nanoseconds::max();  ///< wall clock; no run begins after it
   time_statistic statistic = time_statistic::median;  ///< replaces the several times of an operation
-  std::uint64_t step_seed = 0;                        ///< of the first run; each run has the next seed
+  std::uint64_t step_seed = 0;                        ///< the seed of the first run; each run has the next one
   std::stop_token stop{};  ///< given to each run; a run that it cancels is the last one and does not count
 };
 
@@ -115,8 +115,8 @@ struct profile_options {
 struct profile_report {
   measured_times times{};  ///< NaN for operations that the schedule does not run
   double step_seconds = std::numeric_limits<double>::quiet_NaN();     ///< wall clock of a run, by the same statistic
-  double outside_seconds = std::numeric_limits<double>::quiet_NaN();  ///< of a run, spent outside of the kernels
-  unsigned runs = 0;  ///< that counted: fewer than the options ask for if the limit passed or a run was cancelled
+  double outside_seconds = std::numeric_limits<double>::quiet_NaN();  ///< the part of a run outside of the kernels
+  unsigned runs = 0;  ///< the runs that counted: fewer than asked for if the limit passed or a run was cancelled
 };
 
 /// Runs the executor's training step several times, and takes the median (or the least) time of each operation.
@@ -166,15 +166,15 @@ struct planning_options {
   profile_options profile{};                 ///< how operations are measured
   std::int64_t budget = problem::unlimited;  ///< bytes: for the arena, or for the schedule's peak
   bool arena_within_budget = true;           ///< the budget is the arena's, gaps included; otherwise the peak's
-  unsigned attempts = 6;                     ///< at most so many solves to bring the arena within the budget
+  unsigned attempts = 6;                     ///< the most solves that bring the arena within the budget
   /// Bytes, for the peak of the schedule under which operations are measured. The listed order has the baseline's peak;
   /// if that is more, operations are measured under a schedule that the solver finds with all times equal.
   std::int64_t measuring_budget = problem::unlimited;
   /// The way to the host, in bytes per second, if tensors may be copied there; then the solver must know copies.
   std::optional<host_link> link{};
   std::int64_t host_budget = problem::unlimited;  ///< bytes: for the copies on the host
-  std::uint32_t streams = 1;     ///< of the executor that is returned; operations are measured on one stream
-  memory_plan_options memory{};  ///< for both arenas
+  std::uint32_t streams = 1;     ///< streams of the executor that is returned; operations are measured on one stream
+  memory_plan_options memory{};  ///< options of both arenas
   /// `launch_options::bound_outputs` and `accumulated_outputs` of the executor that is returned; bind them before it
   /// runs. While operations are measured, all outputs lie in the arena, so that nothing is added to the caller's sums.
   std::vector<tensor_id> bound_outputs{};
@@ -185,16 +185,16 @@ struct planning_options {
 template <class Executor>
 struct planned_step {
   std::unique_ptr<Executor> executor{};  ///< null if no schedule was found, or none whose arena fits: see `message`
-  profile_report measured{};             ///< of the first schedule
-  std::optional<problem> instance{};     ///< with the measured times and the budget
+  profile_report measured{};             ///< what the first schedule was measured at
+  std::optional<problem> instance{};     ///< the problem with the measured times and the budget
   schedule plan{};                       ///< the schedule of the executor; empty without one
   /// Of a training step: the measured times along the plan, on `streams` streams, with copies at the link's speeds.
   double predicted_seconds = 0;
-  double baseline_seconds = 0;        ///< of a training step with nothing recomputed, on one stream
-  std::int64_t peak_bytes = 0;        ///< of the plan
-  std::int64_t arena_bytes = 0;       ///< of the plan's arena
-  std::int64_t host_arena_bytes = 0;  ///< of the arena of its copies on the host
-  std::int64_t solved_budget = 0;     ///< for the peak, of the solve that found the plan; see `arena_solution`
+  double baseline_seconds = 0;        ///< the time of a training step with nothing recomputed, on one stream
+  std::int64_t peak_bytes = 0;        ///< the plan's peak
+  std::int64_t arena_bytes = 0;       ///< the plan's arena
+  std::int64_t host_arena_bytes = 0;  ///< the arena of its copies on the host
+  std::int64_t solved_budget = 0;     ///< the budget of the peak in the solve that found the plan; see `arena_solution`
   unsigned attempts = 0;              ///< solves
   std::string message{};              ///< one line: the solver's, or the reason why there is no executor
 

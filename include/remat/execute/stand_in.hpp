@@ -26,7 +26,7 @@ struct stand_in_options {
 /// The values that stand-in kernels leave behind, found by arithmetic alone.
 struct stand_in_values {
   std::vector<std::uint64_t> tensors;  ///< the first word of each; of a shorter tensor, its bytes
-  std::vector<std::uint64_t> effects;  ///< of each operation without outputs; 0 for others
+  std::vector<std::uint64_t> effects;  ///< the value of each operation without outputs; 0 for others
 };
 
 /// Kernels for any graph that compute nothing useful, but notice every mistake of their executor.

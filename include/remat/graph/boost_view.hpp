@@ -324,8 +324,8 @@ struct vertex_cost {
   vertex_cost(TimeMap time_map, WorkspaceMap workspace_map)
       : times(std::move(time_map)), workspaces(std::move(workspace_map)) {}
 
-  TimeMap times;            ///< from the vertex of an operation to its time, in the caller's unit
-  WorkspaceMap workspaces;  ///< from the vertex of an operation to its bytes of workspace
+  TimeMap times;            ///< maps the vertex of an operation to its time, in the caller's unit
+  WorkspaceMap workspaces;  ///< maps the vertex of an operation to its bytes of workspace
 
   /// Returns the time of operation `o` of a view.
   template <class View>

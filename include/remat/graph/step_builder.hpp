@@ -67,7 +67,7 @@ struct backward_operation {
 /// One operation of the forward pass, with the rule for its backward pass.
 template <class Kernel>
 struct forward_operation {
-  std::string name{};                ///< for messages and reports
+  std::string name{};                ///< a name for messages and reports
   std::vector<tensor_id> inputs{};   ///< the tensors that it reads
   std::vector<tensor_id> outputs{};  ///< `saved` tensors included
   /// Floating-point operations of one run; NaN if they are not known.
@@ -78,7 +78,7 @@ struct forward_operation {
   bool deterministic = true;                           ///< false: random; it runs again with the same seed
   bool recomputable = true;                            ///< false: it must not run twice
   Kernel kernel{};                                     ///< runs the operation
-  std::vector<backward_operation<Kernel>> backward{};  ///< in the order in which they run
+  std::vector<backward_operation<Kernel>> backward{};  ///< the operations in the order in which they run
   /// Inputs whose gradient equals the gradient of the only output, as in a sum or a reshape. No copy is made.
   std::vector<tensor_id> pass_gradient_to{};
 };
@@ -94,19 +94,19 @@ struct gradient_kernels {
 /// Options of `step_builder::build`.
 template <class Kernel>
 struct step_builder_options {
-  gradient_kernels<Kernel> kernels{};  ///< for the operations that no rule gives
+  gradient_kernels<Kernel> kernels{};  ///< kernels for the operations that no rule gives
   bool unused_parameters = false;      ///< allow parameters that get no gradient; otherwise they are an error
 };
 
 /// A training step: forward, loss and backward pass as one graph, with a kernel for each operation.
 template <class Kernel>
 struct built_step {
-  training_graph graph{};               ///< of the whole training step
-  std::vector<Kernel> kernels{};        ///< of each operation of the graph
+  training_graph graph{};               ///< the graph of the whole training step
+  std::vector<Kernel> kernels{};        ///< a kernel for each operation of the graph
   tensor_id loss{};                     ///< the tensor that was given to `step_builder::build`, a final output
-  std::vector<tensor_id> parameters{};  ///< that have a gradient, in the order in which they were added
-  std::vector<std::optional<tensor_id>> gradients{};  ///< of each tensor of the forward pass
-  std::vector<std::optional<op_id>> origins{};        ///< of each operation
+  std::vector<tensor_id> parameters{};  ///< those that have a gradient, in the order in which they were added
+  std::vector<std::optional<tensor_id>> gradients{};  ///< a gradient for each tensor of the forward pass
+  std::vector<std::optional<op_id>> origins{};        ///< an origin for each operation
 
   /// Returns the tensor that holds the gradient of `t`, if the training step computes it. When the training step has
   /// ended, only gradients of parameters, and those requested by `want_gradient`, are in memory.

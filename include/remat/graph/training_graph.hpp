@@ -20,14 +20,14 @@ enum class tensor_kind : std::uint8_t { parameter, input, activation, gradient, 
 
 /// One tensor, as given to `training_graph::add_tensor`.
 struct tensor_spec {
-  std::string name{};                          ///< for messages and reports
+  std::string name{};                          ///< a name for messages and reports
   std::int64_t bytes = 0;                      ///< its size, at least 0
   tensor_kind kind = tensor_kind::activation;  ///< its role
 };
 
 /// One operation, as given to `training_graph::add_operation`. NaN stands for a figure that is not known.
 struct operation_spec {
-  std::string name{};                  ///< for messages and reports
+  std::string name{};                  ///< a name for messages and reports
   op_phase phase = op_phase::unknown;  ///< the pass to which it belongs
   std::vector<tensor_id> inputs{};     ///< whose content is read
   std::vector<tensor_id> outputs{};    ///< whose content is written, or added to if a tensor has several producers

@@ -71,8 +71,8 @@ class json_value {
   [[nodiscard]] bool boolean() const;
   /// The text of a string, valid as long as the document.
   [[nodiscard]] std::string_view string() const;
-  [[nodiscard]] children elements() const;  ///< of an array
-  [[nodiscard]] children members() const;   ///< of an object
+  [[nodiscard]] children elements() const;  ///< an array's elements
+  [[nodiscard]] children members() const;   ///< an object's members
 
   /// The member `key` of an object, if the object has it. O(members).
   [[nodiscard]] std::optional<json_value> find(std::string_view key) const {
@@ -100,7 +100,7 @@ class json_value {
 /// strings.
 class json_document {
  public:
-  static constexpr std::size_t max_depth = 64;  ///< of containers inside each other
+  static constexpr std::size_t max_depth = 64;  ///< how many containers may be inside each other
 
   /// Parses `text`; `file` is the name for messages.
   json_document(std::string_view text, std::string file) : file_(std::move(file)) { parse(text); }

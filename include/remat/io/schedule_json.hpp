@@ -19,9 +19,9 @@ struct schedule_file {
   std::optional<std::int64_t> budget_bytes{};     ///< the budget of the solve; empty: not stated
   std::optional<std::int64_t> peak_bytes{};       ///< the schedule's peak; empty: not stated
   schedule plan{};                                ///< the steps of the schedule
-  std::optional<std::int64_t> host_peak_bytes{};  ///< of copies on the host; empty: not stated
+  std::optional<std::int64_t> host_peak_bytes{};  ///< the peak of copies on the host; empty: not stated
   std::optional<host_link> link{};                ///< the link of the solve; only beside copies
-  std::optional<double> time{};                   ///< of the schedule with `link`; only beside copies
+  std::optional<double> time{};                   ///< the schedule's time with `link`; only beside copies
 
   friend bool operator==(const schedule_file&, const schedule_file&) = default;
 };

@@ -40,7 +40,7 @@ void write_training_graph(const std::filesystem::path& path, const training_grap
 struct training_step {
   training_graph graph;  ///< the graph as the file states it
   cost_spec cost;        ///< the cost model of the operations
-  problem instance;      ///< without a budget: use `instance.with_budget(…)`
+  problem instance;      ///< the problem without a budget: use `instance.with_budget(…)`
   /// The baseline's peak that the file states, if any. `instance.graph().baseline_peak` is computed from the graph.
   std::optional<std::int64_t> stated_peak_bytes;
 };

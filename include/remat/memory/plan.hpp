@@ -22,8 +22,8 @@ struct memory_plan_options {
 
 /// Figures of a search of `plan_memory`.
 struct memory_plan_statistics {
-  std::uint64_t moves = 0;                  ///< of the local search
-  std::uint64_t nodes = 0;                  ///< of the depth-first search
+  std::uint64_t moves = 0;                  ///< moves of the local search
+  std::uint64_t nodes = 0;                  ///< nodes of the depth-first search
   std::uint64_t work = 0;                   ///< blocks and sections visited
   double seconds = 0;                       ///< wall clock
   stop_reason stopped = stop_reason::none;  ///< the limit that ended the search; `none` if the arena is optimal
@@ -78,7 +78,7 @@ enum class memory_fit_status : std::uint8_t {
 /// A plan within a capacity, or the proof that there is none.
 struct memory_fit {
   memory_fit_status status = memory_fit_status::unknown;  ///< the answer
-  memory_plan plan{};  ///< of the smallest arena found; above the capacity unless the status is `fits`
+  memory_plan plan{};  ///< the smallest arena found; above the capacity unless the status is `fits`
 };
 
 /// Gives each interval an offset in one arena of at most `capacity` bytes, or proves that this is impossible.

@@ -23,7 +23,7 @@ namespace REMAT_NAMESPACE {
 
 /// A solver of the user's that `automatic` runs as one of its parts.
 struct automatic_part {
-  std::string name{};  ///< for `solution::by`
+  std::string name{};  ///< the name that `solution::by` gives
   /// Solves within the limits of `run`. Only the schedule of its answer is taken, and checked; a schedule that is not
   /// legal throws `internal_error`, one over the budget is left out. Its bounds are not believed. If it throws, the
   /// solve goes on without it, and `solution::message` names it.
@@ -52,7 +52,7 @@ struct automatic_options {
   static constexpr auto records() {
     using o = automatic_options;
     return std::tuple{
-        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01)};
+        option("gap", &o::gap, "End with a time of at most (1 + gap) × the proven bound.").from(0).fast(0.01)};
   }
 };
 

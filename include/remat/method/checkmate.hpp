@@ -39,7 +39,7 @@ struct checkmate_options {
   std::uint64_t window_nodes = 500;
   std::uint64_t default_nodes = 100;
   /// @}
-  improvement improve{};  ///< after the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  improvement improve{};  ///< what follows the own method: none, or `by_refinement` (remat/method/refined.hpp)
   run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.
@@ -47,29 +47,35 @@ struct checkmate_options {
     using o = checkmate_options;
     return std::tuple{
         option("warm_start", &o::warm_start,
-               "start from the schedules that rockmate and refined find in half of the limits"),
-        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01),
-        option("moments", &o::moments, "of the turnaround bound that the model has rows for, the highest ones")
+               "Start from the schedules that rockmate and refined find in half of the limits."),
+        option("gap", &o::gap, "End with a time of at most (1 + gap) × the proven bound.").from(0).fast(0.01),
+        option("moments", &o::moments,
+               "The model has rows for so many moments of the turnaround bound, the highest ones.")
             .paper(0),
-        option("units", &o::units, "that the model counts the budget in").from(1),
-        option("max_columns", &o::max_columns, "of the largest integer program that is built").from(0).fast(20'000),
-        option("relaxations", &o::relaxations, "relaxations to round, until one gives a schedule; 0: none")
+        option("units", &o::units, "The model counts the budget in so many units.").from(1),
+        option("max_columns", &o::max_columns, "Integer programs with more columns are not built.")
+            .from(0)
+            .fast(20'000),
+        option("relaxations", &o::relaxations, "So many relaxations are rounded, until one gives a schedule.")
             .fast(2)
             .paper(1),
         option("relaxation_step", &o::relaxation_step,
-               "share of the budget by which it falls from one relaxation to the next")
+               "From one relaxation to the next the budget falls by this share.")
             .from(0)
             .to(0.99)
             .paper(0.1),
-        option("random_roundings", &o::random_roundings, "randomised roundings of each relaxation").fast(20),
+        option("random_roundings", &o::random_roundings, "Each relaxation is rounded at random so many times.")
+            .fast(20),
         option("distance", &o::distance,
-               "the largest in programs in which an operation runs again only near its phase; 0: no such programs")
+               "In the programs in which an operation runs again only near its phase, it does so within at most so "
+               "many phases; 0: there are no such programs.")
             .fast(3)
             .paper(0),
-        option("windows", &o::windows, "decide windows of the best schedule anew").fast(false).paper(false),
-        option("window_nodes", &o::window_nodes, "nodes of the search in each program but the whole one"),
+        option("windows", &o::windows, "Decide windows of the best schedule anew.").fast(false).paper(false),
+        option("window_nodes", &o::window_nodes,
+               "The search in each program but the whole one has at most so many nodes."),
         option("default_nodes", &o::default_nodes,
-               "nodes of the search in the whole program if there is no limit at all")
+               "If there is no limit at all, the search in the whole program has at most so many nodes.")
             .fast(10)};
   }
 };

@@ -50,7 +50,7 @@ struct chen_greedy_options {
   static constexpr auto records() {
     using o = chen_greedy_options;
     return std::tuple{
-        option("sizes", &o::sizes, "segment sizes that are tried for each level of cuts").from(1).fast(50)};
+        option("sizes", &o::sizes, "So many segment sizes are tried for each level of cuts.").from(1).fast(50)};
   }
 };
 

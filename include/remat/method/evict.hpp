@@ -28,9 +28,10 @@ struct evict_options {
   /// The records of the settings.
   static constexpr auto records() {
     using o = evict_options;
-    return std::tuple{option("random_passes", &o::random_passes,
-                             "passes with random weights, some in another order, after those with the fixed weights"),
-                      option("insist", &o::insist, "if no pass finds a schedule, try the slower ways").fast(false)};
+    return std::tuple{
+        option("random_passes", &o::random_passes,
+               "After the passes with fixed weights, so many take random weights, some of them another order."),
+        option("insist", &o::insist, "If no pass finds a schedule, try the slower ways.").fast(false)};
   }
 };
 

@@ -38,13 +38,14 @@ struct exact_options {
   static constexpr auto records() {
     using o = exact_options;
     return std::tuple{
-        option("max_states", &o::max_states, "that are kept; each takes about 100 bytes and its bits")
+        option("max_states", &o::max_states,
+               "The search keeps at most so many states; each takes about 100 bytes and its bits.")
             .from(1)
             .to(4'294'967'294)
             .fast(200'000),
         option("start_from_heuristic", &o::start_from_heuristic,
-               "run evict first, and drop states that cannot beat its schedule"),
-        option("patience", &o::patience, "give up when twice as many states close less than this part of the gap")
+               "Run evict first, and drop states that cannot beat its schedule."),
+        option("patience", &o::patience, "Give up when twice as many states close less than this part of the gap.")
             .from(0)
             .to(1)};
   }

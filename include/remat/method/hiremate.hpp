@@ -30,7 +30,7 @@ namespace REMAT_NAMESPACE {
 #pragma GCC diagnostic ignored "-Wshadow"  // GCC 12 takes the enumerators for shadows of the solvers
 /// A method that finds ways to run a sub-graph.
 enum class sub_method : std::uint8_t {
-  automatic,  ///< by the rule (`sub_method_rule`)
+  automatic,  ///< the rule says which (`sub_method_rule`)
   h_ilp,      ///< the hierarchical integer program on the children, for each pair of budgets
   rotor,      ///< Rotor's dynamic program on the children, one table for all memory sizes (`find_chain_ways`)
   twremat,    ///< TwRemat on the operations, for each pair of budgets
@@ -52,9 +52,9 @@ struct enum_names<sub_method> {
 /// What a rule may look at when it chooses methods for a sub-graph.
 struct sub_graph_facts {
   std::size_t operations = 0;          ///< forward and backward
-  std::size_t forward_operations = 0;  ///< of these, in the forward
+  std::size_t forward_operations = 0;  ///< those of them that are in the forward
   std::size_t children = 0;            ///< sub-graphs and single operations; 0: the sub-graph is not divided
-  std::size_t groups = 0;              ///< of the children, sub-graphs
+  std::size_t groups = 0;              ///< the children that are sub-graphs
   std::size_t child_ways = 0;          ///< ways of all children
   std::size_t copies = 1;  ///< sub-graphs of this solve that are equal to it up to renaming, itself included
 };
@@ -150,35 +150,40 @@ struct hiremate_options {
   /// Shared by solves for several budgets, or of several graphs, with the same backend, `own_sub_solver`, `rule`,
   /// `max_columns` and `nodes`: the cache does not tell these apart. Null: one for this solve (`make_way_cache`).
   std::shared_ptr<way_cache> cache{};
-  improvement improve{};  ///< after the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  improvement improve{};  ///< what follows the own method: none, or `by_refinement` (remat/method/refined.hpp)
   run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.
   static constexpr auto records() {
     using o = hiremate_options;
     return std::tuple{
-        option("partition", &o::partition, "how hierarchies are made")
+        option("partition", &o::partition, "How hierarchies are made.")
             .fast(hiremate_partition::cuts)
             .paper(hiremate_partition::h_partition),
-        option("max_group", &o::max_group, "M_l: children of a group at most").from(2),
-        option("max_top", &o::max_top, "M_t: children of the whole graph at most").from(1),
-        option("top_solver", &o::top_solver, "who solves the top levels")
+        option("max_group", &o::max_group, "M_l: a group has at most so many children.").from(2),
+        option("max_top", &o::max_top, "M_t: the whole graph has at most so many children.").from(1),
+        option("top_solver", &o::top_solver, "Who solves the top levels.")
             .fast(hiremate_top::rotor)
             .paper(hiremate_top::h_ilp),
-        option("sub_solver", &o::sub_solver, "who finds the ways of sub-graphs; automatic: the rule says")
+        option("sub_solver", &o::sub_solver, "Who finds the ways of sub-graphs; automatic: the rule says.")
             .paper(sub_method::h_ilp),
-        option("max_ways", &o::max_ways, "of a sub-graph, at most"),
-        option("level_ways", &o::level_ways, "N_o: of all sub-graphs in one group together; each has at least 2"),
-        option("moves", &o::moves, "work of each pair of budgets of a sub-graph in a level that is no chain")
+        option("max_ways", &o::max_ways, "A sub-graph has at most so many ways."),
+        option("level_ways", &o::level_ways,
+               "N_o: all sub-graphs in one group together have so many ways; each has at least 2."),
+        option("moves", &o::moves,
+               "In a level that is no chain, the search within each pair of budgets of a sub-graph makes at most so "
+               "many moves.")
             .fast(1'000),
-        option("chain_moves", &o::chain_moves, "the same, for the stages of chains").fast(100),
-        option("slots", &o::slots, "that memory is counted in").from(1).to(1 << 24).fast(200),
-        option("max_stages", &o::max_stages, "of a chain").from(1).fast(50),
-        option("chain_effort", &o::chain_effort, "largest sum of n · min(n, 200) over distinct stages of n operations")
+        option("chain_moves", &o::chain_moves, "The same number for the stages of chains.").fast(100),
+        option("slots", &o::slots, "Memory is counted in so many slots.").from(1).to(1 << 24).fast(200),
+        option("max_stages", &o::max_stages, "A chain has at most so many stages.").from(1).fast(50),
+        option("chain_effort", &o::chain_effort,
+               "The sum of n · min(n, 200) over distinct stages of n operations is at most this.")
             .fast(100'000),
-        option("gap", &o::gap, "begin nothing with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01),
-        option("max_columns", &o::max_columns, "of the largest integer program that is begun").from(0),
-        option("nodes", &o::nodes, "of the search in an integer program, unless the only limit is one on time")};
+        option("gap", &o::gap, "Begin nothing with a time of at most (1 + gap) × the proven bound.").from(0).fast(0.01),
+        option("max_columns", &o::max_columns, "Integer programs with more columns are not begun.").from(0),
+        option("nodes", &o::nodes,
+               "Unless the only limit is one on time, the search in an integer program has at most so many nodes.")};
   }
 };
 

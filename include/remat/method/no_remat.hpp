@@ -25,8 +25,9 @@ struct no_remat_options {
   /// The records of the settings.
   static constexpr auto records() {
     using o = no_remat_options;
-    return std::tuple{option("reorder", &o::reorder, "search for the order of least peak; otherwise the listed order"),
-                      option("moves", &o::moves, "of that search").fast(2'000)};
+    return std::tuple{
+        option("reorder", &o::reorder, "Search for the order of least peak; otherwise take the listed order."),
+        option("moves", &o::moves, "The search makes at most so many moves.").fast(2'000)};
   }
 };
 

@@ -32,14 +32,15 @@ struct offload_options {
   static constexpr auto records() {
     using o = offload_options;
     return std::tuple{
-        option("budgets", &o::budgets, "larger budgets for which recomputation is planned before copies fill the rest")
+        option("budgets", &o::budgets,
+               "Recomputation is planned for so many larger budgets before copies fill the rest.")
             .from(1)
             .to(1000)
             .fast(8),
-        option("refined_candidates", &o::refined_candidates, "of the ways to divide the work, so many are refined")
+        option("refined_candidates", &o::refined_candidates, "So many of the ways to divide the work are refined.")
             .from(1)
             .fast(2),
-        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01)};
+        option("gap", &o::gap, "End with a time of at most (1 + gap) × the proven bound.").from(0).fast(0.01)};
   }
 };
 

@@ -29,18 +29,21 @@ struct pofo_options {
   static constexpr auto records() {
     using o = pofo_options;
     return std::tuple{
-        option("slots", &o::slots, "that memory is counted in where stages are recomputed")
+        option("slots", &o::slots, "Where stages are recomputed, memory is counted in so many slots.")
             .from(1)
             .to(1 << 24)
             .fast(100),
-        option("max_stages", &o::max_stages, "of the chains that a graph is cut into").from(1).fast(50),
-        option("states", &o::states, "of copies and memory that are told apart before each stage").from(1).fast(100),
-        option("candidates", &o::candidates, "of the plans of each table, so many have their copies placed")
+        option("max_stages", &o::max_stages, "A graph is cut into chains of at most so many stages.").from(1).fast(50),
+        option("states", &o::states, "Before each stage, so many states of copies and memory are told apart.")
+            .from(1)
+            .fast(100),
+        option("candidates", &o::candidates, "So many of the plans of each table have their copies placed.")
             .from(1)
             .fast(4),
-        option("table_bytes", &o::table_bytes, "bytes of the largest table; a chain with a larger one is left out")
+        option("table_bytes", &o::table_bytes,
+               "The largest table has at most so many bytes; a chain with a larger one is left out.")
             .from(0),
-        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01)};
+        option("gap", &o::gap, "End with a time of at most (1 + gap) × the proven bound.").from(0).fast(0.01)};
   }
 };
 

@@ -32,12 +32,15 @@ struct refined_options {
   static constexpr auto records() {
     using o = refined_options;
     return std::tuple{
-        option("branch_nodes", &o::branch_nodes, "nodes of the bound: `turnaround_options::branch_nodes`").fast(20),
-        option("searches", &o::searches, "independent searches: `refine_options::searches`").fast(2),
-        option("splits", &o::splits,
-               "if the schedule is far from the bound: how often the step, and then each part, is split at a moment")
+        option("branch_nodes", &o::branch_nodes,
+               "The bound searches at most so many nodes: `turnaround_options::branch_nodes`.")
+            .fast(20),
+        option("searches", &o::searches, "So many independent searches run: `refine_options::searches`.").fast(2),
+        option(
+            "splits", &o::splits,
+            "If the schedule is far from the bound, the step, and then each part, is split at a moment so many times.")
             .fast(1),
-        option("gap", &o::gap, "end with a time of at most (1 + gap) × the proven bound").from(0).fast(0.01)};
+        option("gap", &o::gap, "End with a time of at most (1 + gap) × the proven bound.").from(0).fast(0.01)};
   }
 };
 

@@ -26,7 +26,7 @@ struct revolve_options {
   static constexpr auto records() {
     using o = revolve_options;
     return std::tuple{option("max_stages", &o::max_stages,
-                             "of the chains that a graph is cut into, unless its forward line is a chain")
+                             "A graph whose forward line is no chain is cut into chains of at most so many stages.")
                           .from(1)
                           .fast(50)};
   }

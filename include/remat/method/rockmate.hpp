@@ -42,18 +42,21 @@ struct rockmate_options {
   static constexpr auto records() {
     using o = rockmate_options;
     return std::tuple{
-        option("slots", &o::slots, "that memory is counted in").from(1).to(1 << 24).fast(200),
-        option("max_stages", &o::max_stages, "of a chain").from(1).fast(50),
-        option("max_block", &o::max_block, "forward operations of the largest block that is given ways").fast(12),
-        option("ways_per_stage", &o::ways_per_stage, "of a block, at most").from(2),
-        option("peaks", &o::peaks, "peak budgets that ways are found for, below the one that does not bind"),
-        option("moves", &o::moves, "work of each budget of a block").fast(100),
-        option("block_effort", &o::block_effort, "largest sum of the squared operations of distinct blocks")
+        option("slots", &o::slots, "Memory is counted in so many slots.").from(1).to(1 << 24).fast(200),
+        option("max_stages", &o::max_stages, "A chain has at most so many stages.").from(1).fast(50),
+        option("max_block", &o::max_block, "Blocks of at most so many forward operations are given ways.").fast(12),
+        option("ways_per_stage", &o::ways_per_stage, "A block has at most so many ways.").from(2),
+        option("peaks", &o::peaks, "Ways are found for so many budgets of the peak below the one that does not bind."),
+        option("moves", &o::moves, "The search within each budget of a block makes at most so many moves.").fast(100),
+        option("block_effort", &o::block_effort,
+               "The sum of the squared operations of distinct blocks is at most this.")
             .fast(9'000),
-        option("table_bytes", &o::table_bytes, "bytes of the largest table; a chain with a larger one is left out")
+        option("table_bytes", &o::table_bytes,
+               "The largest table has at most so many bytes; a chain with a larger one is left out.")
             .from(0),
-        option("finer_chains", &o::finer_chains, "best chains, which are solved again with more slots").fast(4),
-        option("retain_rounds", &o::retain_rounds, "rounds that spend the memory a schedule leaves; 0: none")};
+        option("finer_chains", &o::finer_chains, "So many of the best chains are solved again with more slots.")
+            .fast(4),
+        option("retain_rounds", &o::retain_rounds, "So many rounds spend the memory that a schedule leaves.")};
   }
 };
 

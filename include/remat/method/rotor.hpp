@@ -29,9 +29,9 @@ class frontier_solve;
 
 /// How `rotor` counts memory on a chain.
 enum class rotor_form : std::uint8_t {
-  slots,          ///< in equal parts of the budget, sizes rounded up
+  slots,          ///< equal parts of the budget are counted, and sizes rounded up
   bytes,          ///< exactly
-  bytes_or_slots  ///< in bytes as far as the limits allow, else in slots
+  bytes_or_slots  ///< bytes are counted as far as the limits allow, else slots
 };
 
 /// The names of the values.
@@ -71,17 +71,21 @@ struct rotor_options {
   static constexpr auto records() {
     using o = rotor_options;
     return std::tuple{
-        option("form", &o::form, "on a chain: how memory is counted").fast(rotor_form::slots).paper(rotor_form::slots),
-        option("slots", &o::slots, "that memory is counted in").from(1).to(1 << 24).fast(100),
-        option("max_stages", &o::max_stages, "of the chains that a graph is cut into").from(1).fast(50),
+        option("form", &o::form, "On a chain: how memory is counted.").fast(rotor_form::slots).paper(rotor_form::slots),
+        option("slots", &o::slots, "Memory is counted in so many slots.").from(1).to(1 << 24).fast(100),
+        option("max_stages", &o::max_stages, "A graph is cut into chains of at most so many stages.").from(1).fast(50),
         option("exact_gradient", &o::exact_gradient,
-               "on a chain, in slots: charge the gradient that waits, not that of the own output"),
-        option("max_breakpoints", &o::max_breakpoints, "that are visited in bytes (about 4 ns each)").fast(5'000'000),
-        option("table_bytes", &o::table_bytes, "bytes of the largest table; in slots, fewer slots instead").from(0),
-        option("candidates", &o::candidates, "on a graph: the best schedules that are kept").fast(8),
+               "On a chain, in slots: charge the gradient that waits, not that of the own output."),
+        option("max_breakpoints", &o::max_breakpoints,
+               "A table in bytes visits at most so many breakpoints, which take about 4 ns each.")
+            .fast(5'000'000),
+        option("table_bytes", &o::table_bytes,
+               "The largest table has at most so many bytes; a table in slots takes fewer slots instead.")
+            .from(0),
+        option("candidates", &o::candidates, "On a graph: so many of the best schedules are kept.").fast(8),
         option("retain_rounds", &o::retain_rounds,
-               "on a graph: rounds that spend the memory each schedule leaves; 0: none"),
-        option("begin_with_revolve", &o::begin_with_revolve, "on a chain: the schedule of revolve comes first")};
+               "On a graph: so many rounds spend the memory that each schedule leaves."),
+        option("begin_with_revolve", &o::begin_with_revolve, "On a chain: the schedule of revolve comes first.")};
   }
 };
 
@@ -152,8 +156,8 @@ class chain_frontier {
  public:
   /// A budget, and the least time of a memory-persistent schedule within it.
   struct point {
-    std::int64_t budget_bytes = 0;  ///< with x_0
-    double time = 0;                ///< in the unit of the chain
+    std::int64_t budget_bytes = 0;  ///< the budget, x_0 included
+    double time = 0;                ///< the time in the unit of the chain
   };
 
   /// Memory ascending, time falling.

@@ -18,7 +18,7 @@ namespace REMAT_NAMESPACE {
 
 /// The edges of an operation graph.
 enum class operation_edges : std::uint8_t {
-  reads,  ///< between an operation and the operations that make its inputs
+  reads,  ///< edges join an operation and the operations that make its inputs
   moral   ///< also between any two operations that make inputs of one operation
 };
 
@@ -55,23 +55,23 @@ struct twremat_options {
   bool hold_less = true;
   std::uint32_t retain_rounds = 8;
   /// @}
-  improvement improve{};  ///< after the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  improvement improve{};  ///< what follows the own method: none, or `by_refinement` (remat/method/refined.hpp)
   run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.
   static constexpr auto records() {
     using o = twremat_options;
     return std::tuple{
-        option("attempts", &o::attempts, "separator trees that are run; the cheapest schedule is the answer")
+        option("attempts", &o::attempts, "So many separator trees are run; the cheapest schedule is the answer.")
             .from(1)
             .fast(7)
             .paper(1),
         option("by_width", &o::by_width,
-               "take the tree decomposition of least width, not the one with the cheapest schedule")
+               "Take the tree decomposition of least width, not the one with the cheapest schedule.")
             .paper(true),
-        option("hold_less", &o::hold_less, "let separators hold fewer tensors if a schedule is over the budget")
+        option("hold_less", &o::hold_less, "Let separators hold fewer tensors if a schedule is over the budget.")
             .paper(false),
-        option("retain_rounds", &o::retain_rounds, "rounds at most that spend the memory a schedule leaves; 0: none")
+        option("retain_rounds", &o::retain_rounds, "At most so many rounds spend the memory that a schedule leaves.")
             .paper(0)};
   }
 };

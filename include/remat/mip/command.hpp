@@ -32,7 +32,7 @@ namespace REMAT_NAMESPACE {
 /// an answer that the solver calls optimal has a bound.
 struct command_backend {
   static constexpr std::string_view name = "command";   ///< the backend's name
-  std::string command{};                                ///< for /bin/sh, with the words above
+  std::string command{};                                ///< a command for /bin/sh, with the words above
   std::uint64_t memory_limit = std::uint64_t{8} << 30;  ///< bytes of address space for each process; 0: no limit
   std::string directory{};  ///< where the files are written; empty: the system's directory for temporary files
   bool keep_files = false;  ///< leaves the files where they are; the result's message names them

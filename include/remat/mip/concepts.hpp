@@ -77,12 +77,12 @@ inline constexpr double mip_tolerance = 1e-5;
 struct mip_result {
   mip_status status = mip_status::no_solution;                 ///< how the search ended
   std::vector<double> values{};                                ///< integer columns have whole values
-  double objective = std::numeric_limits<double>::infinity();  ///< of the values
-  double bound = -std::numeric_limits<double>::infinity();     ///< on the objective of all solutions; +∞: none exists
-  std::uint64_t nodes = 0;                                     ///< of the search tree
-  std::uint64_t work = 0;                                      ///< that the search has taken (`mip_options::run`)
-  double seconds = 0;                                          ///< wall clock
-  std::string message{};                                       ///< one line for people; may be empty
+  double objective = std::numeric_limits<double>::infinity();  ///< the objective of the values
+  double bound = -std::numeric_limits<double>::infinity();  ///< a bound on all solutions' objectives; +∞: none exists
+  std::uint64_t nodes = 0;                                  ///< the nodes of the search tree
+  std::uint64_t work = 0;                                   ///< the work that the search has taken (`mip_options::run`)
+  double seconds = 0;                                       ///< wall clock
+  std::string message{};                                    ///< one line for people; may be empty
 };
 
 /// A backend that solves `mip_model`s: a stateless object with a name.

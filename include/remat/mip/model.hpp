@@ -31,7 +31,7 @@ struct mip_term {
 class mip_model {
  public:
   static constexpr double infinite =
-      std::numeric_limits<double>::infinity();  ///< as a bound (with either sign): no bound
+      std::numeric_limits<double>::infinity();  ///< no bound, if it stands as one (with either sign)
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();  ///< stands for "no column"
 
   double offset = 0;  ///< added to the objective

@@ -44,8 +44,8 @@ struct digest_options {
 ///     const graph_digest here = digest_of(p.graph());
 ///     if (here != there) std::cerr << "the first operation that differs is " << index(*first_difference(here, there));
 struct graph_digest {
-  digest whole{};                    ///< of all operations and tensors
-  std::vector<digest> operations{};  ///< of each operation
+  digest whole{};                    ///< one digest of all operations and tensors
+  std::vector<digest> operations{};  ///< a digest of each operation
 
   /// Compares all digests.
   friend bool operator==(const graph_digest&, const graph_digest&) = default;

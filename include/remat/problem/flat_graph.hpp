@@ -23,22 +23,22 @@ struct flat_graph {
   index_rows inputs;   ///< operation → the tensors that it reads, without those always resident; ascending, each once
   index_rows outputs;  ///< operation → the tensors that it writes, ascending
   std::vector<std::uint32_t> final_outputs;   ///< tensors that must be readable when the training step ends, ascending
-  std::vector<std::uint8_t> always_resident;  ///< of a tensor: it is always in memory, is not counted, has no producer
-  std::vector<std::uint8_t> once;             ///< of an operation: 0, or the reason why it runs at most once
-  std::vector<op_phase> phase;                ///< of an operation; empty if all phases are unknown
-  std::vector<std::int64_t> bytes;            ///< of a tensor; 0 if it is always resident
-  std::vector<std::int64_t> workspace;        ///< of an operation, bytes
-  std::vector<double> time;                   ///< of an operation, in the cost model's unit
-  std::vector<std::string> operation_names;   ///< of an operation, for messages; empty if there are no names
+  std::vector<std::uint8_t> always_resident;  ///< 1: the tensor is always in memory, is not counted, has no producer
+  std::vector<std::uint8_t> once;             ///< each operation's reason to run at most once, or 0
+  std::vector<op_phase> phase;                ///< each operation's phase; empty if all phases are unknown
+  std::vector<std::int64_t> bytes;            ///< each tensor's size; 0 if it is always resident
+  std::vector<std::int64_t> workspace;        ///< each operation's workspace, bytes
+  std::vector<double> time;                   ///< each operation's time, in the cost model's unit
+  std::vector<std::string> operation_names;   ///< each operation's name, for messages; empty if there are no names
 
   // Derived arrays.
   index_rows producers;                    ///< tensor → the operations that write it, ascending
   index_rows consumers;                    ///< tensor → the operations that read it, ascending
-  std::vector<std::uint8_t> final_output;  ///< of a tensor: it is one of `final_outputs`
-  std::vector<std::uint8_t> needed;        ///< of an operation: a final output or an effect depends on it
-  double baseline_time = 0;                ///< of all operations, each run once
-  double needed_time = 0;          ///< of the needed operations, each run once, rounded down: no schedule takes less
-  std::int64_t baseline_peak = 0;  ///< of the listed order, each tensor freed right after its last use
+  std::vector<std::uint8_t> final_output;  ///< 1: the tensor is one of `final_outputs`
+  std::vector<std::uint8_t> needed;        ///< 1: a final output or an effect depends on the operation
+  double baseline_time = 0;                ///< the time of all operations, each run once
+  double needed_time = 0;  ///< the time of the needed operations, each run once, rounded down: no schedule takes less
+  std::int64_t baseline_peak = 0;  ///< the peak of the listed order, each tensor freed right after its last use
 
   static constexpr std::uint8_t once_for_effect = 1;  ///< `once`: no outputs, so it runs exactly once
   static constexpr std::uint8_t once_as_marked = 2;   ///< `once`: the graph marks it as not recomputable

@@ -17,7 +17,7 @@ struct refine_options {
   double lower_bound = 0;                ///< a proven lower bound on the time
   double gap = default_gap;              ///< end after a round whose best time is at most (1 + gap) × the bound
   std::uint32_t searches = 8;            ///< independent of the number of threads; 0 means 1; fewer on large graphs
-  std::uint32_t rounds = 6;              ///< of a cycle, each from less heat; 0 means 1
+  std::uint32_t rounds = 6;              ///< the rounds of a cycle, each from less heat; 0 means 1
   std::uint64_t default_moves = 200000;  ///< the number of moves if neither a time nor a work limit is set
   run_control run{};                     ///< limits, seed, threads, progress
 };
@@ -25,8 +25,8 @@ struct refine_options {
 /// The best schedule that `refine` has found.
 struct refine_result {
   schedule plan{};                                        ///< never slower than the best start
-  double time = std::numeric_limits<double>::infinity();  ///< of the plan, in the cost model's unit
-  std::int64_t peak_bytes = 0;                            ///< of the plan
+  double time = std::numeric_limits<double>::infinity();  ///< the plan's time, in the cost model's unit
+  std::int64_t peak_bytes = 0;                            ///< the plan's peak
   std::uint64_t moves = 0;                                ///< tried by all searches together
   /// `cancelled` or `deadline` if that ended the search. Otherwise `work` if the number of moves is limited, that is,
   /// under a work limit or without a time limit, and `none` if it is not.

@@ -21,7 +21,7 @@ namespace REMAT_NAMESPACE {
 
 /// The subject of a report: one graph under one cost model.
 struct report_subject {
-  std::string name{};                                        ///< of the graph
+  std::string name{};                                        ///< the graph's name
   std::string time_unit{};                                   ///< "s", or the cost model's own unit; may be empty
   std::int64_t baseline_peak = 0;                            ///< bytes; budgets are shown as a percentage of it
   double baseline_time = 0;                                  ///< overheads are relative to it
@@ -44,14 +44,14 @@ struct report_solve {
   std::optional<double> time{};              ///< cost model's unit; empty: no schedule
   std::optional<double> lower_bound{};       ///< proven, on the time within the budget; empty: not known
   std::uint64_t recomputes = 0;  ///< runs of operations beyond the first run of each; shown if there is a time
-  double seconds = 0;            ///< of solving
+  double seconds = 0;            ///< how long the solve took
   std::string message{};         ///< the message of the solver, one line; may be empty
   bool infeasible = false;       ///< proven: there is no schedule within the budget
-  std::optional<std::int64_t> arena_bytes{};  ///< of the memory plan, fragmentation included; empty: not planned
-  std::optional<double> makespan{};           ///< on several streams, cost model's unit; empty: not simulated
-  std::optional<double> critical_path{};      ///< longest path through the schedule's computes; empty: not known
-  std::string by{};                           ///< the part of the solver that found the schedule; may be empty
-  std::string command{};                      ///< the command line that makes the schedule again; may be empty
+  std::optional<std::int64_t> arena_bytes{};  ///< bytes of the memory plan, fragmentation included; empty: not planned
+  std::optional<double> makespan{};  ///< the time on several streams, in the cost model's unit; empty: not simulated
+  std::optional<double> critical_path{};  ///< longest path through the schedule's computes; empty: not known
+  std::string by{};                       ///< the part of the solver that found the schedule; may be empty
+  std::string command{};                  ///< the command line that makes the schedule again; may be empty
   /// The solver's own figures: name, value. They may be many; the report folds them away.
   std::vector<std::pair<std::string, std::string>> figures{};
 };
@@ -90,8 +90,8 @@ struct entry {
 /// number of solves, not with the length of schedules. Equal calls write equal bytes: date and command line are values.
 class html_report {
  public:
-  static constexpr std::size_t memory_buckets = 800;  ///< of one line in the chart
-  static constexpr std::size_t rows_shown = 12;       ///< of the tables for each schedule
+  static constexpr std::size_t memory_buckets = 800;  ///< points of one line in the chart
+  static constexpr std::size_t rows_shown = 12;       ///< rows of the tables for each schedule
   static constexpr std::size_t marks_kept = 20000;    ///< operations of a schedule marked as run again, or as kept
 
   /// A report without solves on this subject.

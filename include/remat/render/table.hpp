@@ -54,8 +54,8 @@ class text_table {
  public:
   /// The side of a column at which its texts stand.
   enum class align : std::uint8_t {
-    left,  ///< for words
-    right  ///< for numbers
+    left,  ///< words stand on the left
+    right  ///< numbers stand on the right
   };
   /// A column of the table.
   struct column {

@@ -50,7 +50,7 @@ struct check_report {
   double time = 0;
   std::uint64_t computes = 0;    ///< runs of operations
   std::uint64_t recomputes = 0;  ///< runs beyond the first of each operation
-  std::uint64_t copies = 0;      ///< to the host and back
+  std::uint64_t copies = 0;      ///< copies to the host and back
 
   /// Returns true for a schedule that is legal and within both budgets.
   [[nodiscard]] bool valid() const noexcept { return what == violation::none; }

@@ -16,7 +16,7 @@ namespace REMAT_NAMESPACE {
 struct engine_times {
   /// Of each step. For `free`, the moment when the device's bytes are free; for `drop`, the moment when the host's are.
   std::vector<step_times> steps{};
-  std::array<double, num_engines> busy{};  ///< of each engine: the sum of the times of what it does
+  std::array<double, num_engines> busy{};  ///< the sum of the times of what each engine does
   double makespan = 0;                     ///< when the last engine ends: `check_report::time`
 
   /// Returns how long engine `e` is busy.

@@ -31,7 +31,7 @@ struct allocation {
   std::uint32_t last = 0;            ///< the step that frees it; the number of steps if none does
   std::uint32_t tensor = no_tensor;  ///< `no_tensor` for workspace, whose `last` is `first` + 1
   std::uint32_t operation = 0;       ///< the operation that allocates it, or uses it as workspace; or `no_operation`
-  std::int64_t bytes = 0;            ///< of the tensor or the workspace
+  std::int64_t bytes = 0;            ///< the size of the tensor or the workspace
 
   /// Returns true for workspace, false for a tensor.
   [[nodiscard]] bool is_workspace() const noexcept { return tensor == no_tensor; }
@@ -72,9 +72,9 @@ struct memory_point {
   /// Marks a point where no operation begins: the end of the schedule, or a copy.
   static constexpr std::uint32_t no_operation = 0xffffffff;
 
-  double time = 0;                         ///< since the start of the schedule, in the cost model's unit
-  std::int64_t bytes = 0;                  ///< in use
-  std::uint32_t operation = no_operation;  ///< that begins to run at `time`
+  double time = 0;                         ///< the time since the start of the schedule, in the cost model's unit
+  std::int64_t bytes = 0;                  ///< bytes in use
+  std::uint32_t operation = no_operation;  ///< the operation that begins to run at `time`
   std::uint32_t run = 0;                   ///< which run of the operation this is, from 1; 0 if none begins
 };
 
@@ -83,10 +83,10 @@ struct memory_point {
 struct memory_profile {
   /// All operations of one name that are recomputed.
   struct recomputed {
-    std::string name{};            ///< of the operations
-    std::uint64_t operations = 0;  ///< of this name, that run more than once
+    std::string name{};            ///< the name of the operations
+    std::uint64_t operations = 0;  ///< how many of this name run more than once
     std::uint64_t reruns = 0;      ///< runs beyond the first
-    double time = 0;               ///< of the reruns
+    double time = 0;               ///< the time of the reruns
   };
   /// One operation that runs more than once.
   struct rerun {
@@ -95,26 +95,26 @@ struct memory_profile {
   };
   /// A tensor, or the workspace of an operation, that is in memory at one moment.
   struct resident {
-    std::string name{};           ///< of the tensor, or "workspace of" and the operation
-    std::int64_t bytes = 0;       ///< that it takes
+    std::string name{};           ///< the tensor's name, or "workspace of" and the operation
+    std::int64_t bytes = 0;       ///< the bytes that it takes
     std::uint32_t operation = 0;  ///< the first that makes the tensor, or the one that has the workspace
   };
 
   std::vector<memory_point> memory{};    ///< one point at each compute and each prefetch, and one at the end
-  std::string peak_operation{};          ///< that runs when memory is first at its peak
-  std::string peak_prefetch{};           ///< in its place, the tensor whose prefetch brings memory to its peak
+  std::string peak_operation{};          ///< the operation that runs when memory is first at its peak
+  std::string peak_prefetch{};           ///< the tensor whose prefetch brings memory to its peak, if no operation does
   double peak_time = 0;                  ///< start of that operation, or the time from which that tensor is counted
   std::int64_t peak_bytes = 0;           ///< the largest memory at a compute, or after a prefetch
   std::vector<recomputed> recomputes{};  ///< most time first
   std::vector<rerun> reruns{};           ///< the same operations one by one, ascending
-  double rerun_time = 0;                 ///< of all reruns
+  double rerun_time = 0;                 ///< the time of all reruns
   std::vector<resident> at_peak{};       ///< tensors and workspace at the peak, largest first
   std::optional<double> turn_time{};     ///< when the first backward operation begins; empty if none runs
   std::vector<resident> kept{};          ///< tensors in memory just before `turn_time`, largest first
   std::vector<memory_point> host{};      ///< bytes on the host: one point at each offload and each drop
   std::int64_t host_peak_bytes = 0;      ///< the most bytes on the host
-  std::uint64_t copies = 0;              ///< to the host and back
-  engine_times times{};                  ///< of the steps and the engines; empty if the problem has no link
+  std::uint64_t copies = 0;              ///< copies to the host and back
+  engine_times times{};                  ///< the times of the steps and the engines; empty if the problem has no link
 };
 
 /// Names of operations and tensors.

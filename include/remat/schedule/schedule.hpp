@@ -101,7 +101,7 @@ class step {
 /// A step `compute` runs an operation; outputs that are not allocated are allocated first. A step `free` releases a
 /// tensor. The steps `offload`, `prefetch` and `drop` copy tensors to the host and back.
 struct schedule {
-  std::vector<step> steps;  ///< in the order in which they run
+  std::vector<step> steps;  ///< the steps in the order in which they run
 
   /// Appends a run of operation `o`.
   void compute(op_id o) { steps.push_back(step::compute(o)); }

@@ -27,7 +27,7 @@ bool keep_if_better(solution& best, schedule plan, const check_report& report, s
 /// The result of `accept`.
 struct acceptance {
   bool taken = false;     ///< the schedule is the answer now
-  check_report report{};  ///< of the exact checker
+  check_report report{};  ///< the exact checker's report
 
   /// True if the schedule was taken.
   constexpr operator bool() const noexcept { return taken; }  // NOLINT: callers ask "was it taken?"

@@ -95,13 +95,13 @@ using problem_solver = std::function<solution(const problem&, const run_control&
 
 /// Options of `bisect_budgets`, `least_memory_by` and `least_memory_for`.
 struct trade_off_options {
-  std::uint32_t probes = 24;  ///< at most this many solves; under a limit of work, each gets an equal part of it
-  run_control run{};          ///< of all solves together
+  std::uint32_t probes = 24;  ///< the most solves; under a limit of work, each gets an equal part of it
+  run_control run{};          ///< limits of all solves together
 };
 
 /// What a solve within one budget has come to.
 struct budget_probe {
-  std::optional<std::int64_t> bytes{};  ///< that its answer takes, at most the budget; nothing if it is not good enough
+  std::optional<std::int64_t> bytes{};  ///< what its answer takes, at most the budget; nothing if it is not good enough
   bool proves_none = false;             ///< proven: no answer within the budget is good enough
 };
 

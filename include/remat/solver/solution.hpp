@@ -130,7 +130,7 @@ class figures {
 /// Figures of a solve, for tables and benchmarks.
 struct solve_statistics {
   double seconds = 0;            ///< wall clock time
-  std::uint64_t work = 0;        ///< in units of `work_of`
+  std::uint64_t work = 0;        ///< work in units of `work_of`
   std::uint64_t computes = 0;    ///< runs of operations in the plan
   std::uint64_t recomputes = 0;  ///< runs in the plan beyond the first of each operation
   figures own{};                 ///< what the parts of the solver did; the solver's header names them
@@ -154,9 +154,9 @@ struct solution {
   /// The part that found the plan, outermost first, such as "auto/rockmate/retain"; empty without a plan. Each solver's
   /// header names its parts. If two parts find the schedule, it is that of the first one.
   std::string by{};
-  std::int64_t peak_bytes = 0;                            ///< of the plan
-  std::int64_t host_peak_bytes = 0;                       ///< of the plan's copies on the host; 0 without a link
-  double time = std::numeric_limits<double>::infinity();  ///< of the plan
+  std::int64_t peak_bytes = 0;       ///< the plan's peak
+  std::int64_t host_peak_bytes = 0;  ///< the peak of the plan's copies on the host; 0 without a link
+  double time = std::numeric_limits<double>::infinity();  ///< the plan's time
   double lower_bound = 0;           ///< proven, on the time of every schedule within the budget; infinite: infeasible
   bool proven = false;              ///< `lower_bound` has been computed (`prove`)
   std::optional<op_id> obstacle{};  ///< if infeasible: the operation that does not fit the budget, if known
@@ -177,8 +177,8 @@ struct solution {
 struct chain_solution {
   solve_status status = solve_status::timeout;            ///< how the solve ended
   std::optional<std::vector<chain_step>> plan{};          ///< has passed the exact simulation
-  std::int64_t peak_bytes = 0;                            ///< of the plan
-  double time = std::numeric_limits<double>::infinity();  ///< of the plan
+  std::int64_t peak_bytes = 0;                            ///< the plan's peak
+  double time = std::numeric_limits<double>::infinity();  ///< the plan's time
   double lower_bound = 0;           ///< proven: no schedule within the budget takes less time; infinite: none fits
   bool proven = false;              ///< `lower_bound` is at least what `prove` finds
   bool persistent_optimum = false;  ///< proven: no memory-persistent schedule is faster (`rotor`)

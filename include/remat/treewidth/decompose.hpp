@@ -15,7 +15,7 @@ namespace REMAT_NAMESPACE {
 struct decompose_options {
   /// Without a time limit and a work limit the search ends when the width is proven, or after `rounds` rounds.
   run_control run{};
-  std::uint32_t rounds = 5;  ///< of search on one piece, if there is no limit; each takes twice as long as the last
+  std::uint32_t rounds = 5;       ///< rounds of search on a piece without a limit; each takes twice as long as the last
   std::int64_t target_width = 0;  ///< the search ends at a width of at most this
 };
 
@@ -29,7 +29,7 @@ struct decomposition_statistics {
 /// A tree decomposition and a proven bound.
 struct decomposition_result {
   tree_decomposition tree{};                ///< the best decomposition found; always valid
-  std::int64_t width = -1;                  ///< of `tree`
+  std::int64_t width = -1;                  ///< the width of `tree`
   std::int64_t lower_bound = -1;            ///< proven: no tree decomposition of the graph has a smaller width
   bool proven = false;                      ///< `width` is the treewidth
   stop_reason stopped = stop_reason::none;  ///< the limit or stop request that ended the search; `none` if none did

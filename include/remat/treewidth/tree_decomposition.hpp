@@ -24,7 +24,7 @@ namespace REMAT_NAMESPACE {
 ///     index_rows links = t.links();                  // bag → the bags beside it
 struct tree_decomposition {
   index_rows bags;                            ///< bag → its vertices, ascending
-  std::vector<undirected_graph::edge> edges;  ///< of the tree: pairs of bags
+  std::vector<undirected_graph::edge> edges;  ///< the tree's edges: pairs of bags
 
   /// The number of bags.
   [[nodiscard]] std::size_t size() const noexcept { return bags.size(); }
@@ -66,7 +66,7 @@ void connect_bags(tree_decomposition& t);
 
 /// The result of `check_decomposition`.
 struct decomposition_report {
-  std::vector<std::string> violations;  ///< at most ten, in words; vertices and bags are counted from 0
+  std::vector<std::string> violations;  ///< at most ten violations, in words; vertices and bags are counted from 0
   std::int64_t width = -1;              ///< the size of the largest bag less one
 
   /// True when the checker found no violation.

@@ -50,10 +50,10 @@ for umbrella in remat solvers execute; do
   done
 done
 
-# The most that a call may cost, header-only, in programs without a solver; in the compiled form 1.1 for all.
-declare -A allowed=([none]=1 [evict]=2.5 [rotor]=2.5 [exact]=2.5 [refined]=6 [automatic]=10)
+# Solvers, and the most that a call may cost, header-only, in programs without one; in the compiled form 1.1 for all.
 too_slow=
-for solver in none evict rotor exact refined automatic; do
+for row in none=1 evict=2.5 rotor=2.5 exact=2.5 refined=6 automatic=10; do
+  solver=${row%=*}
   {
     [ "$solver" = none ] || echo "#include \"remat/method/$solver.hpp\""
     cat <<'PROGRAM'
@@ -78,7 +78,7 @@ PROGRAM
     name=none${form:+_compiled}
     if [ "$solver" = none ]; then declare "$name=$taken"; fi
     times=$(ratio "$taken" "${!name}")
-    most=${allowed[$solver]}
+    most=${row#*=}
     if [ -n "$form" ]; then most=1.1; fi
     echo "program, solver $solver, ${form:-header-only}: $taken s, $times x the program without a solver (at most $most)"
     if awk -v a="$times" -v b="$most" 'BEGIN { exit !(a > b) }'; then too_slow+=" $solver${form:+ (compiled form)}"; fi

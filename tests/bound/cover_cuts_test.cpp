@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "remat/bound/detail/cover_cuts.hpp"
-#include "support/long_run.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <random>
 #include <vector>
+
+#include "support/long_run.hpp"
 
 namespace {
 

@@ -150,8 +150,9 @@ TEST_CASE("every way of every stage is legal beside any others, with and without
 }
 
 TEST_CASE("a schedule of stages with options takes no more time, and hardly ever more memory, than the chain says") {
-  int points = 0, with_options = 0, larger = 0;
-  for (std::uint64_t seed = 0; seed < remat::test::num_cases(500, 1500); ++seed) {
+  std::uint64_t points = 0, with_options = 0, larger = 0;
+  const std::uint64_t cases = remat::test::num_cases(500, 1500);
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
     CAPTURE(seed);
     remat::test::random_graph_options options;
     options.operations = 8 + static_cast<std::uint32_t>(seed % 25);
@@ -180,8 +181,8 @@ TEST_CASE("a schedule of stages with options takes no more time, and hardly ever
       with_options += std::any_of(steps.begin(), steps.end(), [](const chain_step& k) { return k.option > 0; });
     }
   }
-  CHECK(points > 300);
-  CHECK(with_options > 60);
+  CHECK(3 * points > 2 * cases);
+  CHECK(15 * with_options > 2 * cases);
   CHECK(larger * 500 <= points);
 }
 

@@ -70,7 +70,7 @@ TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the
 
     for (const remat_plan::named_solver& solver : remat_plan::graph_solvers(p))
       for (const double part : {1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2}) {
-        if (!all && (part == 1 || part == 0.6 || part == 0.4)) continue;
+        if (!all && (part == 1 || part == 0.6)) continue;
         const auto budget = static_cast<std::int64_t>(static_cast<double>(p.graph().baseline_peak) * part);
         run_control control;
         if (all)
@@ -97,6 +97,6 @@ TEST_CASE("every schedule of every solver leaves behind, byte for byte, what the
   }
   MESSAGE(schedules, " schedules, ", recomputing, " of them recompute; ", none, " budgets without one; ", compared,
           " runs compared");
-  CHECK(schedules > 80);
+  CHECK(schedules > 100);
   CHECK(recomputing > 50);
 }

@@ -525,7 +525,7 @@ TEST_CASE("a partition that is stopped at any question is a hierarchy, and is so
     const std::size_t asked = questions;
     REQUIRE(asked >= 2);
     std::size_t stopped_early = 0;
-    for (all = 1; all <= asked; all += 1 + asked / 4) {
+    for (all = 1; all <= asked; all += 1 + asked / test::num_cases(4, 8)) {
       CAPTURE(all);
       questions = 0;
       const operation_hierarchy h = make(p.graph(), options);

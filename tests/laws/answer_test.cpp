@@ -21,6 +21,7 @@
 #include "remat/schedule/check.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"
+#include "support/long_run.hpp"
 #include "support/random_chain.hpp"
 #include "support/random_graph.hpp"
 
@@ -117,11 +118,12 @@ TEST_CASE("cut off on a chain, no solver has less than the closed form of binomi
   std::stop_source stop;
   stop.request_stop();
   std::vector<run_control> limits;
-  for (const std::uint64_t work : {0U, 50U, 3000U}) limits.push_back({.work_limit = work});
+  for (const std::uint64_t work : {0U, 1U, 50U, 3000U}) limits.push_back({.work_limit = work});
   limits.push_back({.time_limit = std::chrono::nanoseconds(0)});
   limits.push_back({.time_limit = std::chrono::milliseconds(1)});
   limits.push_back({.stop = stop.get_token()});
-  for (const std::int64_t budget : {9, 84}) {
+  for (const std::int64_t budget : {9, 24, 84}) {
+    if (!long_run() && budget == 24) continue;
     const problem p = whole.with_budget(budget);
     const double closed = revolve(p).time;
     CHECK(closed < 3000);

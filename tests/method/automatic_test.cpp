@@ -342,7 +342,7 @@ TEST_CASE("a backend of the caller's serves hiremate and checkmate, and changes 
 
 TEST_CASE("a part of the user's joins: its schedule is checked and counts, its bounds do not") {
   const problem p = within(read("unet5-b16-256"), 0.35);
-  const solution known = refined(p, {.run = {.work_limit = 1'200'000}});
+  const solution known = refined(p, {.run = {.work_limit = test::num_cases(1'200'000, 4'800'000)}});
   REQUIRE(known.plan);
   automatic_options options{.gap = 0};
   options.run.work_limit = 48'000;

@@ -15,7 +15,6 @@
 #include <string_view>
 #include <thread>
 
-#include "remat/bound/least_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
@@ -33,6 +32,7 @@
 #include "support/failing_backend.hpp"
 #include "support/lying_backend.hpp"
 #include "support/random_graph.hpp"
+#include "support/spare_memory.hpp"
 
 namespace {
 
@@ -54,8 +54,7 @@ constexpr auto checkmate_own = checkmate_with(branch_and_bound);
 problem middling(std::uint64_t seed, std::uint32_t operations = 17) {
   const problem free = test::random_problem(
       seed, {.operations = operations, .most_inputs = 2, .once = 25, .backward = 100, .most_time = 50});
-  const std::int64_t low = largest_working_set(free).bytes;
-  return free.with_budget(low + (free.graph().baseline_peak - low) / 3);
+  return test::with_spare_memory(free, 1, 3);
 }
 
 /// A backend that finds nothing, and notes the work that its searches take.
@@ -83,8 +82,7 @@ static_assert(mip_backend<idle_backend>);
 problem small(std::uint64_t seed) {
   const problem free =
       test::random_problem(seed, {.operations = 9, .most_inputs = 2, .second_output = 0, .once = 0, .backward = 100});
-  const std::int64_t low = largest_working_set(free).bytes;
-  return free.with_budget(low + (free.graph().baseline_peak - low) / 2);
+  return test::with_spare_memory(free, 1, 2);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@
 #include "support/exhaustive.hpp"
 #include "support/long_run.hpp"
 #include "support/random_graph.hpp"
+#include "support/spare_memory.hpp"
 
 namespace {
 
@@ -66,9 +67,8 @@ TEST_CASE("random graphs: the same least time as an exhaustive search over all s
   const auto compare = [&](std::uint64_t seed) {
     const problem free = test::random_problem(seed + 90000, test::kind_of_graph(seed));
     if (free.graph().num_operations + free.graph().outputs.values.size() > 64) return;
-    const std::int64_t low = largest_working_set(free).bytes;
     for (const int percent : {100, 60, 30, 0}) {
-      const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * percent / 100);
+      const problem p = test::with_spare_memory(free, percent, 100);
       const double least = test::least_time(p);
       INFO("seed ", seed, " at ", percent, " %, optimum ", least);
       check_proven(p, exact(p, {.start_from_heuristic = seed % 2 == 0}), least);
@@ -92,8 +92,7 @@ TEST_CASE("only faster schedules than asked for: found, or proven that there are
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     const problem free = test::random_problem(seed + 80000, test::kind_of_graph(seed));
     if (free.graph().num_operations + free.graph().outputs.values.size() > 64) continue;
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * 40 / 100);
+    const problem p = test::with_spare_memory(free, 40, 100);
     const double least = test::least_time(p);
     if (least == infinite) continue;
     INFO("seed ", seed, ", optimum ", least);

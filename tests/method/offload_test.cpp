@@ -70,7 +70,7 @@ TEST_CASE("on small graphs, no schedule is faster than the optimum, and most are
     std::size_t solved = 0, optimal = 0, with_copies = 0;
   };
   std::map<std::string, counts> of_solver;
-  for (std::uint64_t seed = 0; seed < test::num_cases(60, 100); ++seed) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const problem whole = test::random_problem(seed, {.operations = 3 + static_cast<std::uint32_t>(seed % 4)});
     for (const double part : {0.9, 0.75}) {
       const problem p = test::within(whole, part).with_link(random_link(seed), seed % 4 == 0 ? 6 : problem::unlimited);
@@ -101,8 +101,8 @@ TEST_CASE("on small graphs, no schedule is faster than the optimum, and most are
   for (const copying_solver& solver : copying_solvers) {
     const counts& c = of_solver[solver.name];
     MESSAGE(solver.name, ": ", c.solved, " solved, ", c.optimal, " optimal, ", c.with_copies, " with copies");
-    CHECK(c.solved > 8);
-    CHECK(c.with_copies > 2);
+    CHECK(c.solved > 20);
+    CHECK(c.with_copies > 4);
     CHECK(10 * c.optimal > (solver.name == "rockmate" ? 6 : 8) * c.solved);  // it has chains alone
   }
 }

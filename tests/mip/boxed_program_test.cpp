@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "remat/mip/detail/boxed_program.hpp"
-#include "support/long_run.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,6 +9,8 @@
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "support/long_run.hpp"
 
 namespace {
 

@@ -19,6 +19,7 @@
 #include "support/exhaustive_copies.hpp"
 #include "support/long_run.hpp"
 #include "support/random_graph.hpp"
+#include "support/spare_memory.hpp"
 
 namespace {
 
@@ -43,10 +44,9 @@ TEST_CASE("the same least time as an exhaustive search over schedules with copie
     const problem free = test::random_problem(seed + 120000, kind);
     const flat_graph& g = free.graph();
     if (g.num_operations + g.outputs.values.size() + 2 * std::size_t{g.num_tensors} > 60) return;
-    const std::int64_t low = largest_working_set(free).bytes;
     for (const int percent : {0, 25, 60}) {
       const std::int64_t host = seed % 3 == 1 ? static_cast<std::int64_t>(seed % 4 + seed / 7 % 9) : problem::unlimited;
-      const problem p = free.with_budget(low + (g.baseline_peak - low) * percent / 100)
+      const problem p = test::with_spare_memory(free, percent, 100)
                             .with_link(random_link(seed + static_cast<std::uint64_t>(percent)), host);
       const test::fastest_result truth = test::fastest_with_copies(p, labels);
       if (!truth.complete) continue;
@@ -102,8 +102,7 @@ TEST_CASE("a link that is of no use: the optimum of recomputation alone") {
   std::size_t costly = 0;
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
     const problem free = test::random_problem(seed + 130000, {.operations = 7, .once = 0, .backward = 100});
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem alone = free.with_budget(low + (free.graph().baseline_peak - low) * 40 / 100);
+    const problem alone = test::with_spare_memory(free, 40, 100);
     const solution truth = exact(alone);
     INFO("seed ", seed, ", optimum ", truth.time);
     const solution no_room = test::exact_with_copies(alone.with_link({.out = 1e9, .in = 1e9, .latency = 0}, 0));
@@ -122,8 +121,7 @@ TEST_CASE("limits: the bound is below the optimum, and the answer is repeatable"
   std::size_t stopped = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const problem free = test::random_problem(seed + 140000, {.operations = 9, .once = 0, .backward = 100});
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * 30 / 100)
+    const problem p = test::with_spare_memory(free, 30, 100)
                           .with_link({.out = 1, .in = 2, .latency = 0.25}, seed % 4 == 0 ? 8 : problem::unlimited);
     const solution truth = test::exact_with_copies(p);
     const double least = truth.plan ? truth.time : infinite;

@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
 #include "remat/io/training_graph_json.hpp"
@@ -31,6 +30,7 @@
 #include "support/exhaustive.hpp"
 #include "support/long_run.hpp"
 #include "support/random_graph.hpp"
+#include "support/spare_memory.hpp"
 
 namespace {
 
@@ -109,8 +109,7 @@ problem at(const problem& free, double fraction) {
 problem middling(std::uint64_t seed, std::uint32_t operations = 17) {
   const problem free = test::random_problem(
       seed, {.operations = operations, .most_inputs = 2, .once = 25, .backward = 100, .most_time = 50});
-  const std::int64_t low = largest_working_set(free).bytes;
-  return free.with_budget(low + (free.graph().baseline_peak - low) / 3);
+  return test::with_spare_memory(free, 1, 3);
 }
 
 }  // namespace
@@ -121,9 +120,8 @@ TEST_CASE("random graphs: the program's optimum is that of an exhaustive search 
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
     const problem free = test::random_problem(seed + 40000, test::kind_of_graph(seed));
     if (free.graph().num_operations + free.graph().outputs.values.size() > 56) continue;
-    const std::int64_t low = largest_working_set(free).bytes;
     const int percent = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 30 : 60;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * percent / 100);
+    const problem p = test::with_spare_memory(free, percent, 100);
     const double least = least_time_in_phases(p);
     checkmate_model_options options;
     if (seed % 2 == 0)
@@ -174,8 +172,7 @@ TEST_CASE("sizes in coarse units: what the program says fits the true budget") {
   std::size_t lost = 0, solved = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const problem free = test::random_problem(seed + 60000, {.operations = 7, .backward = 100, .most_bytes = 1000003});
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
+    const problem p = test::with_spare_memory(free, 1, 2);
     const mip_result fine = branch_and_bound.solve(checkmate_model(p).model());
     const checkmate_model program(p, {.units = 40});
     const mip_result coarse = branch_and_bound.solve(program.model());
@@ -260,8 +257,7 @@ TEST_CASE(
   std::size_t looked = 0, costly = 0, smaller = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const problem free = test::random_problem(seed + 64000, test::kind_of_graph(seed));
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 3);
+    const problem p = test::with_spare_memory(free, 1, 3);
     const checkmate_model whole(p);
     const mip_result best = branch_and_bound.solve(whole.model(), {.max_nodes = 500});
     if (best.status != mip_status::optimal) continue;
@@ -314,8 +310,7 @@ TEST_CASE("two-phase rounding: whole values give their own schedule back, and mo
     const problem free = test::random_problem(
         seed + 65000,
         {.operations = 8, .second_output = 0, .third_output = 0, .accumulate = 0, .once = 0, .backward = 100});
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
+    const problem p = test::with_spare_memory(free, 1, 2);
     const checkmate_model program(p);
     const mip_result best = branch_and_bound.solve(program.model(), {.max_nodes = 500});
     if (best.status != mip_status::optimal || program.decisions() == 0) continue;

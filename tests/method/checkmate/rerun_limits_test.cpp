@@ -12,6 +12,7 @@
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/random_graph.hpp"
+#include "support/spare_memory.hpp"
 
 using namespace remat;
 using namespace remat::detail;
@@ -20,8 +21,7 @@ TEST_CASE("limits of runs again: the optimum of the program stays, decisions go"
   std::size_t looked = 0, fewer = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const problem free = test::random_problem(seed + 66000, {.operations = 8, .once = 0, .backward = 100});
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
+    const problem p = test::with_spare_memory(free, 1, 2);
     const checkmate_model whole(p);
     const mip_result best = branch_and_bound.solve(whole.model(), {.max_nodes = 500});
     if (best.status != mip_status::optimal) continue;
@@ -46,8 +46,7 @@ TEST_CASE("its flows are counted, and a limit ends it: then it forbids less") {
   std::size_t cut_short = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const problem free = test::random_problem(seed + 66000, {.operations = 8, .once = 0, .backward = 100});
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) / 2);
+    const problem p = test::with_spare_memory(free, 1, 2);
     const double time = 1.2 * p.graph().needed_time;
     const rerun_limits whole(p, time);
     CHECK(whole.is_complete());

@@ -19,13 +19,13 @@
 #include <utility>
 #include <vector>
 
-#include "remat/bound/least_memory.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/long_run.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_level.hpp"
+#include "support/spare_memory.hpp"
 
 namespace {
 
@@ -201,8 +201,7 @@ TEST_CASE("levels of single operations: the optimum of Checkmate's program") {
   std::size_t possible = 0, impossible = 0, again = 0;
   for (std::uint64_t seed = 0; seed < test::num_cases(400, 4000); ++seed) {
     const problem free = test::random_problem(seed + 70000, test::kind_of_graph(seed));
-    const std::int64_t low = largest_working_set(free).bytes;
-    const problem p = free.with_budget(low + (free.graph().baseline_peak - low) * static_cast<int>(seed % 3) * 3 / 10);
+    const problem p = test::with_spare_memory(free, static_cast<std::int64_t>(seed % 3) * 3, 10);
     const auto level = operations_as_level(p);
     if (!level) continue;
     const checkmate_model of_operations(p);

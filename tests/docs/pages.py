@@ -147,7 +147,8 @@ FRAGMENTS = [  # REMAT, HOST and PROFILE: the library, a function for kernels of
     ("docs/extending.md", "struct half_speed", REMAT + "void f(const remat::training_graph& graph) {{"),
     ("docs/hierarchy.md", '// "remat/hierarchy/partition.hpp"', REMAT + '#include "remat/hierarchy/detail/isomorphism.hpp"\n'
      "using namespace remat;\nvoid f(const remat::problem& problem) {{"),
-    ("docs/hiremate.md", "remat::hiremate_options options;", REMAT + "void f(const remat::problem& problem) {{"),
+    ("docs/hiremate.md", '// "remat/method/cbc.hpp"', '#include "remat/method/cbc.hpp"\n' + REMAT +
+     "void f(const remat::problem& problem) {{"),
     ("docs/memory-plan.md", "fit_arena_options options", REMAT + "using namespace remat;\nvoid run(const launch_plan&);\n"
      "void f(const training_graph& graph, const remat::problem& p, std::int64_t bytes) {{"),
     ("docs/offload.md", "const remat::problem p = remat::problem(graph", REMAT +
@@ -430,7 +431,7 @@ exec '{program.resolve()}' "${{words[@]}}" "${{more[@]}}"
             self.left_out.append((page, text.split("\n", 1)[0], "a compiler or a package is missing"))
             return self.count("C++", "left out")
         self.count("C++", "compiled")
-        done = self.bash(f"{compiler} -std=c++20 -fsyntax-only -I include -I /usr/include/eigen3 fragment.cpp")
+        done = self.bash(f"{compiler} -std=c++20 -fsyntax-only -I include -I /usr/include/eigen3 -I /usr/include/coin fragment.cpp")
         if done.returncode != 0:
             self.mistakes.append(f"{page}:{line}: does not compile:\n{done.stdout[:1500]}")
 

@@ -227,14 +227,16 @@ int run(int argc, char** argv) {
     automatic_options searching{.gap = 0};
     searching.run.time_limit = nanoseconds_of(seconds);
     const solution found = automatic(p, searching);
-    const auto prove = [&](auto proving, const auto& search) {
-      proving.run.time_limit = nanoseconds_of(exact_seconds);
-      proving.max_states = 40'000'000;
-      if (found.plan) proving.faster_than = found.time * (1 + 1e-9);
-      return search(p, proving);
+    std::optional<double> limit;
+    if (found.plan) limit = found.time * (1 + 1e-9);
+    const auto prove = [&] {
+      run_control run;
+      run.time_limit = nanoseconds_of(exact_seconds);
+      constexpr std::uint64_t most = 40'000'000;
+      if (p.link()) return test::exact_with_copies(p, {.max_states = most, .faster_than = limit, .run = run});
+      return detail::search_exactly(p, {.max_states = most, .run = run}, {.faster_than = limit});
     };
-    const solution best =
-        p.link() ? prove(test::copying_options{}, test::exact_with_copies) : prove(exact_options{}, exact);
+    const solution best = prove();
     std::printf("%s,%g,%u,%u,%.3f,%s,%.3f,%.3f,%s,%.3f,%.1f\n", file.stem().c_str(), fraction,
                 whole.graph().num_operations, p.graph().num_operations, overhead(found.time), found.by.c_str(),
                 overhead(found.lower_bound), overhead(best.time), std::string(to_string(best.status)).c_str(),

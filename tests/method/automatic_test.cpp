@@ -20,7 +20,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/impl/race.hpp"
+#include "remat/portfolio/detail/driver.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
@@ -219,7 +219,7 @@ TEST_CASE("without any limit it ends by itself, after rounds of work") {
   const solution s = automatic(p, {.gap = 0});
   check_valid(p, s);
   CHECK(s.status != solve_status::timeout);
-  const auto rounds = static_cast<double>(s.statistics.work) / static_cast<double>(race::unlimited_work);
+  const auto rounds = static_cast<double>(s.statistics.work) / static_cast<double>(detail::driver::unlimited_work);
   CHECK(rounds < 31.5);  // five of them, each as long as all before it
   // The default gap is enough for a program, with limits or without.
   CHECK(automatic_options{}.gap == 0.001);

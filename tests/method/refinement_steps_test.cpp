@@ -31,12 +31,13 @@ void check_best(const problem& p, const solution& best) {
 TEST_CASE("each piece keeps or improves what the pieces before it found, within its own limits") {
   const problem p = within(bundled_problem("unet5-b16-256"), 0.3);
   const refined_options options{.gap = 0};
-  detail::refinement_steps steps(p, options);
+  detail::pool known(p);
+  detail::refinement_steps steps(known, options);
   run_clock first({.work_limit = 160'000});
   CHECK(steps.open(first) != stop_reason::cancelled);
   CHECK(first.work_done() <= 170'000);
-  check_best(p, steps.best());
-  double before = steps.best().time;
+  check_best(p, known.best());
+  double before = known.best().time;
   const double opened = before;
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     const std::uint64_t limit = test::num_cases(500'000, 1'500'000);
@@ -44,9 +45,9 @@ TEST_CASE("each piece keeps or improves what the pieces before it found, within 
     steps.go_on(next);
     CHECK(next.work_done() > 0);
     CHECK(next.work_done() <= limit + 10'000);
-    check_best(p, steps.best());
-    CHECK(steps.best().time <= before);
-    before = steps.best().time;
+    check_best(p, known.best());
+    CHECK(known.best().time <= before);
+    before = known.best().time;
   }
   CHECK(before < opened);
 }
@@ -70,37 +71,37 @@ TEST_CASE("a split at the last tight moment finds what moves of single tensors d
   CHECK(with.time < 1.002 * with.lower_bound);
 }
 
-TEST_CASE("a schedule that is added counts at once") {
+TEST_CASE("schedules to start from count at once; those over the budget are ignored, and others are refused") {
   const problem whole = bundled_problem("rk/fno1d");
   const problem p = within(whole, 0.6);
-  const refined_options options{.gap = 0};
-  detail::refinement_steps long_search(p, options), steps(p, options);
-  run_clock much({.work_limit = 3'200'000}), little({.work_limit = 1});
-  long_search.open(much);
-  REQUIRE(long_search.best().plan);
-  steps.open(little);
-  steps.add_start(*long_search.best().plan);
-  CHECK(steps.best().time <= long_search.best().time);
-
-  steps.add_start(no_remat(whole.with_budget(problem::unlimited)).plan.value());  // over the budget
-  CHECK(steps.best().time <= long_search.best().time);
-  check_best(p, [&] {
-    solution s = steps.best();
-    s.lower_bound = 0;
-    return s;
-  }());
-  CHECK_THROWS_AS(steps.add_start(schedule{{step::free(tensor_id{0})}}), bad_argument);
+  const solution fast = refined(p, {.run = {.work_limit = 3'200'000}});
+  REQUIRE(fast.plan);
+  const auto open_with = [&](schedule start) {
+    refined_options options;
+    options.gap = 0;
+    options.starts = {std::move(start)};
+    detail::pool known(p);
+    detail::refinement_steps steps(known, options);
+    run_clock little({.work_limit = 1});
+    steps.open(little);
+    return known.best();
+  };
+  CHECK(open_with(*fast.plan).time <= fast.time);
+  const solution without = open_with(no_remat(whole.with_budget(problem::unlimited)).plan.value());
+  if (without.plan) CHECK(check(p, *without.plan).valid());
+  CHECK_THROWS_AS((void)open_with(schedule{{step::free(tensor_id{0})}}), bad_argument);
 }
 
 TEST_CASE("a budget that nothing fits is settled by the first piece") {
   const problem p = bundled_problem("rk/fno1d").with_budget(1);
   const refined_options options{.gap = 0};
-  detail::refinement_steps steps(p, options);
+  detail::pool known(p);
+  detail::refinement_steps steps(known, options);
   run_clock clock({.work_limit = 1'000'000});
   steps.open(clock);
-  CHECK(std::isinf(steps.best().lower_bound));
+  CHECK(std::isinf(known.best().lower_bound));
   const std::uint64_t work = clock.work_done();
   steps.go_on(clock);
   CHECK(clock.work_done() == work);
-  CHECK(!steps.best().plan);
+  CHECK(!known.best().plan);
 }

@@ -21,33 +21,19 @@ struct exact_options {
   /// @{
   std::uint64_t max_states = 2'000'000;
   bool start_from_heuristic = true;
-  double patience = 0;
   /// @}
-  /// If given, only schedules that take less time are looked for, and the search proves no bound above it. At least 0.
-  std::optional<double> faster_than{};
-  /// A chain of moments for the same graph and budget (`turnaround_result::links`); null: it is searched for.
-  std::shared_ptr<const detail::moment_chain> chain{};
   run_control run{};  ///< limits, seed, threads, progress
-
-  /// `patience` first looks at the gap after this many states × operations, then whenever the states have doubled.
-  static constexpr std::uint32_t visits_before_patience = 8'000'000;
-  /// No chain of moments is searched for if the limit of work is below this many units for each operation.
-  static constexpr std::uint64_t least_work_for_chain = 10'000;
 
   /// The records of the settings.
   static constexpr auto records() {
     using o = exact_options;
-    return std::tuple{
-        option("max_states", &o::max_states,
-               "The search keeps at most so many states; each takes about 100 bytes and its bits.")
-            .from(1)
-            .to(4'294'967'294)
-            .fast(200'000),
-        option("start_from_heuristic", &o::start_from_heuristic,
-               "Run evict first, and drop states that cannot beat its schedule."),
-        option("patience", &o::patience, "Give up when twice as many states close less than this part of the gap.")
-            .from(0)
-            .to(1)};
+    return std::tuple{option("max_states", &o::max_states,
+                             "The search keeps at most so many states; each takes about 100 bytes and its bits.")
+                          .from(1)
+                          .to(4'294'967'294)
+                          .fast(200'000),
+                      option("start_from_heuristic", &o::start_from_heuristic,
+                             "Run evict first, and drop states that cannot beat its schedule.")};
   }
 };
 
@@ -82,11 +68,11 @@ struct exact_options {
 ///
 /// Graphs of ten operations take less than a millisecond; the size of the graphs that can be solved depends on the
 /// budget. Memory: about 100 bytes and (writes + effects + operations) bits a state, and operations² / 2 bits. When
-/// `max_states`, the `patience`, a limit of work (`work_of::visit` for each operation and expanded state) or time, or a
+/// `max_states`, a limit of work (`work_of::visit` for each operation and expanded state) or time, or a
 /// stop ends the search, it returns the incumbent (`evict`) and the least bound of the open states. `evict`, the
 /// turnaround bound and the search for a chain get a quarter of what is left of the limits each; the bounds count no
-/// work. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2, for a
-/// problem with a link, and for a `faster_than` that is negative or not a number. Cancellation: polled at every state
+/// work. Deterministic but for a deadline. Throws `bad_argument` for a `max_states` of 0 or above 2³² − 2, and for a
+/// problem with a link. Cancellation: polled at every state
 /// and in every flow.
 ///
 /// `solution::by`: "exact", or "exact/evict/…" for a schedule of `evict`.
@@ -102,6 +88,23 @@ struct exact_solver {
 };
 /// The solver as a function object: `exact(p, options)`.
 inline constexpr exact_solver exact{};
+
+namespace detail {
+
+/// What a portfolio asks of the exact search, beside its options.
+struct exact_goal {
+  /// If given, only schedules that take less time are looked for, and the search proves no bound above it. At least 0.
+  std::optional<double> faster_than{};
+  /// The search gives up when twice as many states close less than this part of the gap; 0: never.
+  double patience = 0;
+  /// A chain of moments for the same graph and budget (`turnaround_result::links`); null: it is searched for.
+  std::shared_ptr<const moment_chain> chain{};
+};
+
+/// `exact` for a goal.
+[[nodiscard]] solution search_exactly(const problem& p, const exact_options& options, const exact_goal& goal);
+
+}  // namespace detail
 
 }  // namespace REMAT_NAMESPACE
 

@@ -47,18 +47,18 @@ struct refined_options {
 /// A proven bound, eviction, refinement.
 ///
 /// 1. The turnaround bound, with branch and bound: a fifth of the time.
-/// 2. `exact`, for graphs of at most `small_step` operations, if it ends within 50,000 states.
+/// 2. `exact`, for graphs of at most 16 operations, if it ends within 50,000 states.
 /// 3. `evict`, plain; then with a preference for the tensors that the bound's cuts save, for the budget and for 95, 90
 ///    and 80 % of it; then for choices that fill the memory at the bound's moment, or a part of it (at most a dozen).
-///    On graphs of more than `large_step` operations such choices come first, and often replace the others.
+///    On graphs of more than 5,000 operations such choices come first, and often replace the others.
 /// 4. `refine` from all schedules found, if there is a limit: 15 % of it.
 /// 5. Then these parts race, in slices of what is left of the limits, while the schedule is far enough above the bound:
 ///    the bound of several moments (0.05 %), and of several moments together on at most 2,000 operations (0.1 to 10 %);
-///    `exact`, for graphs of at most `medium_step` operations (0.1 %; it gives up if it closes little of the gap, see
-///    `exact_options::patience`); a split of the step at the moments that give the bound, the last one first, where a
-///    minimum cut says what to hold and each part is solved by these steps (0.5 %, once 0.1 %; `splits` says how
-///    often); `evict` under random preferences (0.5 %); and `refine` from all schedules found. The next slice goes to
-///    the part that has had least for its weight, which grows when it closes some of the gap.
+///    `exact`, for graphs of at most 512 operations (0.1 %; it gives up if it closes little of the gap); a split of the
+///    step at the moments that give the bound, the last one first, where a minimum cut says what to hold and each part
+///    is solved by these steps (0.5 %, once 0.1 %; `splits` says how often); `evict` under random preferences (0.5 %);
+///    and `refine` from all schedules found. The next slice goes to the part that has had least for its weight, which
+///    grows when it closes some of the gap.
 /// 6. `refine` once more, with the last two fifths of the limits.
 ///
 /// The first steps get shares of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule
@@ -81,9 +81,6 @@ struct refined_options {
 struct refined_solver {
   using options_type = refined_options;                ///< The options of this solver.
   static constexpr std::string_view name = "refined";  ///< The solver's name in tables and progress reports.
-  static constexpr std::uint32_t small_step = 16;      ///< most operations of a graph that `exact` solves first
-  static constexpr std::uint32_t medium_step = 512;    ///< most operations of a graph that `exact` solves after `evict`
-  static constexpr std::uint32_t large_step = 5000;    ///< above: an `evict` takes a good part of a usual limit
 
   /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const refined_options& options = {}) const;

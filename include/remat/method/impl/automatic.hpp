@@ -30,7 +30,6 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/hiremate.hpp"
-#include "remat/method/impl/race.hpp"
 #include "remat/method/impl/refinement_steps.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
@@ -43,6 +42,11 @@
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/concepts.hpp"
+#include "remat/portfolio/detail/driver.hpp"
+#include "remat/portfolio/detail/part.hpp"
+#include "remat/portfolio/detail/pool.hpp"
+#include "remat/portfolio/detail/shares.hpp"
+#include "remat/portfolio/detail/solver_part.hpp"
 #include "remat/refine/detail/window_annealing.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/schedule/check.hpp"
@@ -55,13 +59,13 @@ namespace detail::automatic_solve {
 
 /// One solve of `automatic`, in pieces: `open`, then `go_on`, each within the limits of a clock, then `finish`. The
 /// first piece that runs out of memory ends the solve.
-class portfolio {
+class portfolio_solve {
  public:
   /// `options` must outlive the object; their limits are not used. `cache`: shared by solves of one graph.
   /// `backend`: for integer programs; the library's own branch and bound if there is none.
-  portfolio(const problem& p, const automatic_options& options, std::shared_ptr<way_cache> cache,
-            std::optional<mip_backend_ref> backend)
-      : problem_(p),
+  portfolio_solve(const problem& p, const automatic_options& options, std::shared_ptr<way_cache> cache,
+                  std::optional<mip_backend_ref> backend)
+      : pool_(p),
         gap_(options.gap),
         extra_solvers_(options.extra_solvers),
         cache_(std::move(cache)),
@@ -71,63 +75,59 @@ class portfolio {
     for (const automatic_part& part : extra_solvers_)
       if (!part.solve) throw bad_argument("auto: the part \"" + part.name + "\" has no solve");
   }
-  portfolio(const portfolio&) = delete;  // callbacks refer to it
-  portfolio& operator=(const portfolio&) = delete;
+  portfolio_solve(const portfolio_solve&) = delete;  // callbacks refer to it
+  portfolio_solve& operator=(const portfolio_solve&) = delete;
 
   /// The failures of the user's parts and of the backend, for the message; empty without any.
   [[nodiscard]] const std::string& failures() const noexcept { return failures_; }
 
-  /// The best schedule so far, and the bound.
-  [[nodiscard]] const solution& best() const noexcept { return best_; }
+  /// The best schedule so far, and the bound. Its `by` does not yet say that `auto` ran the part.
+  [[nodiscard]] const solution& best() const noexcept { return pool_.best(); }
 
   /// True if no further work changes the answer.
   [[nodiscard]] bool is_done() const noexcept {
-    return out_of_memory_ || best_.status == solve_status::infeasible || best_.is_within(gap_);
+    return out_of_memory_ || best().status == solve_status::infeasible || best().is_within(gap_);
   }
 
   /// Takes a schedule that another solve has found, for a budget of at most this one. `by`: who found it.
-  void take_schedule(const schedule& plan, const std::string& by) {
-    if (accept(problem_, best_, plan, by)) starts_.push_back(plan);
-  }
+  void take_schedule(const schedule& plan, const std::string& by) { pool_.put(plan, by); }
 
   /// Takes a bound that is proven for at least this budget.
-  void take_proven(double lower_bound) {
-    best_.lower_bound = std::max(best_.lower_bound, lower_bound);
-    if (!steps_) return;  // the problem takes it after its own proof
-    steps_->take_proven(lower_bound);
-    problem_ = problem_.with_known_bound(best_.lower_bound);
-  }
+  void take_proven(double lower_bound) { pool_.put_bound(lower_bound); }
 
   /// The bound, the parts that end by themselves, and a first refinement.
   void open(run_clock& clock) {
-    run_piece(clock, [&] { run_first_parts(); });
+    run_piece(clock, [&] { run_first_parts(clock); });
   }
 
   /// The other parts, which take what they get.
   void go_on(run_clock& clock) {
-    run_piece(clock, [&] { run_last_parts(); });
+    run_piece(clock, [&] { run_last_parts(clock); });
   }
 
   /// The answer. `clock`: of the whole solve.
   solution finish(const run_clock& clock) {
+    solution& answer = pool_.answer();
     try {
       if (out_of_memory_) throw std::bad_alloc();  // which leaves if there is no schedule
-      if (!best_.plan && stopped_ != stop_reason::none) find_late_plan();
-      best_.statistics.own.set("parts", std::move(parts_));
-      conclude(problem_, best_, clock, stopped_);
-      if (!failures_.empty()) best_.message += (best_.message.empty() ? "" : "; ") + failures_;
+      if (answer.plan)
+        answer.by = by_part(automatic_solver::name, answer.by);
+      else if (stopped_ != stop_reason::none)
+        find_late_plan(answer);
+      answer.statistics.own.set("parts", std::move(parts_));
+      conclude(pool_.instance(), answer, clock, stopped_);
+      if (!failures_.empty()) answer.message += (answer.message.empty() ? "" : "; ") + failures_;
     } catch (const std::bad_alloc&) {
-      conclude_out_of_memory(best_, clock);
+      conclude_out_of_memory(answer, clock);
     }
-    return std::move(best_);
+    return std::move(answer);
   }
 
  private:
   template <class Piece>
   void run_piece(run_clock& clock, Piece&& piece) {
     if (out_of_memory_) return;
-    clock_ = &clock;
-    clock.watch(best_.time, best_.lower_bound);
+    clock.watch(best().time, best().lower_bound);
     try {
       piece();
     } catch (const std::bad_alloc&) {
@@ -136,254 +136,174 @@ class portfolio {
   }
 
   /// The end of a solve that was cut off without a schedule: what takes no time to speak of.
-  void find_late_plan() {
-    take_cheap_start(problem_, best_, automatic_solver::name, {}, stopped_);
-    if (best_.plan || best_.status == solve_status::infeasible || problem_.graph().num_operations > huge_graph) return;
-    const double known = std::max(best_.lower_bound, problem_.graph().needed_time);
-    solution s = chen_sqrt(problem_.with_known_bound(known));
-    if (s.plan) accept(problem_, best_, std::move(*s.plan), by_part(automatic_solver::name, s.by));
+  void find_late_plan(solution& answer) {
+    const problem& p = pool_.instance();
+    take_cheap_start(p, answer, automatic_solver::name, {}, stopped_);
+    if (answer.plan || answer.status == solve_status::infeasible || size() > graph_sizes::late_chen) return;
+    const double known = std::max(answer.lower_bound, p.graph().needed_time);
+    solution s = chen_sqrt(p.with_known_bound(known));
+    if (s.plan) accept(p, answer, std::move(*s.plan), by_part(automatic_solver::name, s.by));
   }
 
   /// The closed form of a chain, before anything that may be cut off.
   void begin_with_closed_form() {
     const run_clock own({});
-    if (!take_closed_form(problem_, best_, by_part(automatic_solver::name, revolve_solver::name))) return;
-    solution s = best_;
+    solution s;
+    if (!take_closed_form(pool_.instance(), s, revolve_solver::name)) return;
     s.statistics.seconds = own.seconds();
+    pool_.put(s);
     record(revolve_solver::name, s);
-    starts_.push_back(*best_.plan);
   }
 
-  void run_first_parts() {
+  void run_first_parts(run_clock& clock) {
     begin_with_closed_form();
-    stopped_ = clock_->poll();
+    stopped_ = clock.poll();
     // Each part has a share of what the parts before it left of the limits; most end long before.
-    if (stopped_ != stop_reason::none || prove(problem_, best_, clock_->limits(0.06))) return;
-    problem_ = problem_.with_known_bound(best_.lower_bound);
-    run_part(0.02, no_remat);
+    if (stopped_ != stop_reason::none || pool_.prove(clock.limits(0.06))) return;
+    run_part(clock, 0.02, no_remat);
     // It ends early but on large graphs and under tight budgets. Half of it is not enough for a schedule there.
-    run_part(best_.plan ? 0.25 : 0.5, evict);
-    const bool has_plan = best_.plan.has_value();
-    if (!has_plan) find_any_plan();
+    run_part(clock, best().plan ? 0.25 : 0.5, evict);
+    const bool has_plan = best().plan.has_value();
+    if (!has_plan) find_any_plan(clock);
     refining_.gap = gap_;
-    steps_.emplace(problem_, refining_);
+    steps_.emplace(pool_, refining_);
     add_parts(steps_->parts(), !has_plan);
     // On large graphs, holding on to what the bound's moment keeps gains most, and each eviction takes long.
-    refine_for(problem_.graph().num_operations > refined_solver::large_step ? 0.6 : 0.15, [&](run_clock& clock) {
-      steps_->open(clock);
-      solution found = steps_->best();
-      found.statistics.seconds = clock.seconds();
-      found.statistics.work = clock.work_done();
+    refine_for(clock, size() > graph_sizes::quick_eviction ? 0.6 : 0.15, [&](run_clock& own) {
+      steps_->open(own);
+      solution found = best();
+      found.statistics.seconds = own.seconds();
+      found.statistics.work = own.work_done();
       record(refined_solver::name, found);
     });
   }
 
   /// The parts that end by themselves, until one has a schedule. If their shares were too small, as on a machine with
   /// much else to do, the likeliest ones get more.
-  void find_any_plan() {
-    run_part(0.07, twremat);
-    run_part(0.03, no_remat, {.reorder = true});
-    run_part(0.02, chen_greedy);
-    run_part(0.02, chen_sqrt);
-    run_part(0.02, revolve);
-    if (!best_.plan) run_part(0.4, evict);
-    if (!best_.plan) run_part(0.4, twremat);
+  void find_any_plan(run_clock& clock) {
+    run_part(clock, 0.07, twremat);
+    run_part(clock, 0.03, no_remat, {.reorder = true});
+    run_part(clock, 0.02, chen_greedy);
+    run_part(clock, 0.02, chen_sqrt);
+    run_part(clock, 0.02, revolve);
+    if (!best().plan) run_part(clock, 0.4, evict);
+    if (!best().plan) run_part(clock, 0.4, twremat);
   }
 
-  void run_last_parts() {
+  void run_last_parts(run_clock& clock) {
     if (!steps_) return;
-    refine_for(1, [&](run_clock& clock) { stopped_ = steps_->go_on(clock, clock_); });
-    if (stopped_ == stop_reason::none) stopped_ = clock_->poll();
+    refine_for(clock, 1, [&](run_clock& own) { stopped_ = steps_->go_on(own, &clock); });
+    if (stopped_ == stop_reason::none) stopped_ = clock.poll();
   }
 
   /// The parts that race with those of `refined`. `short_parts_ran`: those of `find_any_plan` have had their turn.
-  void add_parts(race& parts, bool short_parts_ran) {
+  void add_parts(driver& parts, bool short_parts_ran) {
     parts.on_slice = [this](std::string_view part, const solution& s) { record(part, s); };
-    const bool is_large = problem_.graph().num_operations >= large_graph;
-    const auto useful = [this](const race_state& now) { return !is_left_to_refinement(now.best); };
-    if (!short_parts_ran) add_short_parts(parts, useful);
-    if (!is_large) {
+    const auto useful = [n = size()](const pool_view& now) { return !is_left_to_refinement(n, now.best); };
+    const auto add = [&](std::string_view name, double weight, double first_share, std::uint32_t shares, auto run) {
+      portfolio_part part;
+      part.name = name;
+      part.weight = weight;
+      part.first_share = first_share;
+      part.shares = shares;
+      part.run = std::move(run);
+      part.is_useful = useful;
+      parts.add(std::move(part));
+    };
+    if (!short_parts_ran) add_short_parts(parts, add);
+    if (size() < graph_sizes::chains) {
       rotor_options on_chain;
       on_chain.retain_rounds = 3;
-      parts.add({.name = rotor_solver::name,
-                 .weight = 0.5,
-                 .first_share = 0.1,
-                 .run = by_solver(rotor, on_chain),
-                 .is_useful = useful});
+      add(rotor_solver::name, 0.5, 0.1, 0, slices_of(rotor, on_chain));
       rockmate_options with_ways;
       with_ways.retain_rounds = 3;
       with_ways.cache = cache_;
-      parts.add({.name = rockmate_solver::name,
-                 .first_share = 0.15,
-                 .shares = 1,
-                 .run = by_solver(rockmate, with_ways),
-                 .is_useful = useful});
+      add(rockmate_solver::name, 1, 0.15, 1, slices_of(rockmate, with_ways));
     }
     hiremate_options groups;
     groups.cache = cache_;
     if (!backend_) groups.max_columns = 300;  // for the library's own branch and bound
     // Refinement makes few moves on a large graph: there, the chains of a hierarchy get most of the time, once.
-    parts.add({.name = "hiremate",
-               .first_share = problem_.graph().num_operations >= huge_graph ? 0.8 : 0.1,
-               .shares = 1,
-               .run = by_solver(
-                   [this](const problem& p, const hiremate_options& options) {
-                     return backend_ ? solve_hiremate(*backend_, p, options)
-                                     : hiremate_with(branch_and_bound)(p, options);
-                   },
-                   groups),
-               .is_useful = useful});
-    if (backend_ && problem_.graph().num_operations <= most_for_checkmate)
-      parts.add({.name = "checkmate",
-                 .run = by_solver(
-                     [this](const problem& p, const checkmate_options& options) {
-                       return checkmate_search::solve(*backend_, p, options);
-                     },
-                     checkmate_options{}),
-                 .is_useful = useful});
-    for (const automatic_part& part : extra_solvers_)
-      parts.add({.name = part.name,
-                 .weight = 0.5,
-                 .first_share = 0.05,
-                 .runs_alone = true,
-                 .run = [this, &part](const race_state& now, run_clock& clock) {
-                   return run_extra(now.instance, part, clock);
-                 }});
+    const auto by_groups = [backend = backend_](const problem& p, const hiremate_options& options) {
+      return backend ? solve_hiremate(*backend, p, options) : hiremate_with(branch_and_bound)(p, options);
+    };
+    add("hiremate", 1, size() >= graph_sizes::refinement ? 0.8 : 0.1, 1, slices_of(by_groups, groups));
+    if (backend_ && size() <= graph_sizes::checkmate)
+      add("checkmate", 1, 0, 0,
+          slices_of(
+              [backend = *backend_](const problem& p, const checkmate_options& options) {
+                return checkmate_search::solve(backend, p, options);
+              },
+              checkmate_options{}));
+    for (const automatic_part& part : extra_solvers_) parts.add(part_of(part));
   }
 
   /// The parts of `find_any_plan`. An easy graph does not wait for them: `evict` and refinement solve it.
-  void add_short_parts(race& parts, const std::function<bool(const race_state&)>& useful) {
+  template <class Add>
+  void add_short_parts(driver& parts, const Add& add) {
     no_remat_options reordered;
     reordered.reorder = true;
-    parts.add({.name = "no_remat in another order",
-               .weight = 0.5,
-               .run = by_solver(no_remat, reordered),
-               .is_useful = [useful](const race_state& now) {
-                 // A bound that is higher proves that there is no such schedule.
-                 return useful(now) && now.best.lower_bound <= (1 + at_bound) * now.instance.graph().needed_time;
-               }});
-    const auto add = [&](const auto& solver, double first_share) {
-      using solver_type = std::decay_t<decltype(solver)>;
-      parts.add({.name = solver_type::name,
-                 .weight = 0.5,
-                 .first_share = first_share,
-                 .run = by_solver(solver, typename solver_type::options_type{}),
-                 .is_useful = useful});
+    portfolio_part in_another_order;
+    in_another_order.name = "no_remat in another order";
+    in_another_order.weight = 0.5;
+    in_another_order.run = slices_of(no_remat, reordered);
+    in_another_order.is_useful = [n = size()](const pool_view& now) {
+      // A bound that is higher proves that there is no such schedule.
+      return !is_left_to_refinement(n, now.best) &&
+             now.best.lower_bound <= (1 + part_gaps::solvers) * now.instance.graph().needed_time;
     };
-    add(twremat, 0.05);
-    add(chen_greedy, 0);
-    add(chen_sqrt, 0);
-    add(revolve, 0);
+    parts.add(std::move(in_another_order));
+    add(twremat_solver::name, 0.5, 0.05, 0, slices_of(twremat, twremat_options{}));
+    add(chen_greedy_solver::name, 0.5, 0, 0, slices_of(chen_greedy, chen_greedy_options{}));
+    add(chen_sqrt_solver::name, 0.5, 0, 0, slices_of(chen_sqrt, chen_sqrt_options{}));
+    add(revolve_solver::name, 0.5, 0, 0, slices_of(revolve, revolve_options{}));
   }
 
-  /// What a solver has found in the slices so far, refined for itself.
-  struct lineage {
-    std::optional<schedule> best{};
-    double time = std::numeric_limits<double>::infinity();
-    std::string by{};
-    std::uint64_t refinements = 0;
-    bool has_ended = false;  // the solver; refinement may go on
-  };
-
-  /// Slices of a solver. A slice that cuts it off is followed by a longer one, which begins anew. Where the gap is
-  /// wide, half of a slice refines what the solver has found: the best schedule of all often descends from one that was
-  /// not.
-  template <class Solver, class Options>
-  static std::function<race_slice(const race_state&, run_clock&)> by_solver(Solver solver, Options options) {
-    return [solver, options, own = std::make_shared<lineage>()](const race_state& now, run_clock& clock) {
-      const bool refines = clock.control().is_limited() && !now.best.is_within(near_bound);
-      race_slice slice;
-      if (!own->has_ended) {
-        run_clock part = clock.part(refines ? 0.5 : 1);
-        Options solving = options;
-        solving.run = part.control();
-        slice.found = solve_within_memory(part, [&] { return solver(now.instance, solving); });
-        part.work(slice.found.statistics.work);
-        own->has_ended = !may_be_cut_off(part);
-        if (slice.found.plan && slice.found.time < own->time) {
-          own->best = slice.found.plan;
-          own->time = slice.found.time;
-          own->by = slice.found.by;
-        }
-      }
-      if (refines && own->best) refine_alone(*own, now, clock, slice.found);
-      slice.ended = own->has_ended && !(refines && own->best);
-      return slice;
-    };
-  }
-
-  static void refine_alone(lineage& own, const race_state& now, run_clock& clock, solution& found) {
-    if (clock.should_stop()) return;
-    refine_options refining;
-    refining.lower_bound = now.best.lower_bound;
-    refining.gap = 0;  // what it finds is a start for others
-    refining.run = clock.limits();
-    refining.run.on_progress = clock.control().on_progress;
-    refining.run.seed += own.refinements++;
-    refine_result better = refine(now.instance, std::span(&*own.best, 1), refining);
-    clock.work(better.moves * work_of::move);
-    if (better.out_of_memory) clock.note_out_of_memory();
-    if (better.time >= own.time) return;
-    const check_report report = check(now.instance, better.plan);
-    own.best = better.plan;
-    own.time = report.time;
-    keep_if_better(found, std::move(better.plan), report, own.by + "/search");
-  }
-
-  static constexpr double at_bound = 0.0002;                // a gap at which another part can hardly be better
-  static constexpr double near_bound = 0.003;               // a gap that refinement closes by itself
-  static constexpr std::uint32_t small_graph = 500;         // operations: chains take little time
-  static constexpr std::uint32_t large_graph = 2000;        // operations: refinement makes few moves in a second
-  static constexpr std::uint32_t huge_graph = 10000;        // operations: chains find more than refinement
-  static constexpr std::uint32_t most_for_checkmate = 200;  // operations
-
-  /// True: the best schedule meets the bound, or a limit is reached.
-  [[nodiscard]] bool is_over() {
-    if (best_.is_within(gap_)) return true;
-    stopped_ = clock_->poll();
-    return stopped_ != stop_reason::none;
-  }
+  [[nodiscard]] std::uint32_t size() const noexcept { return pool_.instance().graph().num_operations; }
 
   /// True if the gap is small, chains would take a good part of the time, and refinement makes many moves in it.
-  [[nodiscard]] bool is_left_to_refinement(const solution& best) const {
-    const std::uint32_t n = problem_.graph().num_operations;
-    return best.is_within(at_bound) || (n >= small_graph && n < large_graph && best.is_within(near_bound));
+  [[nodiscard]] static bool is_left_to_refinement(std::uint32_t n, const solution& best) {
+    return best.is_within(part_gaps::solvers) ||
+           (n >= graph_sizes::short_chains && n < graph_sizes::chains && best.is_within(part_gaps::left_to_search));
   }
 
   template <class Solver>
-  void run_part(double share, const Solver& solver, typename Solver::options_type options = {}) {
-    if (is_over()) return;
-    solution s = solve_part(*clock_, share, solver, problem_, std::move(options));
-    take_part(best_, s, [&] {
-      record(Solver::name, s);
-      take_bound(best_, s);
-      if (s.plan) accept(problem_, best_, *s.plan, by_part(automatic_solver::name, s.by));
-    });
-    if (s.plan) starts_.push_back(std::move(*s.plan));
+  void run_part(run_clock& clock, double share, const Solver& solver, typename Solver::options_type options = {}) {
+    if (best().is_within(gap_)) return;
+    stopped_ = clock.poll();
+    if (stopped_ != stop_reason::none) return;
+    solution s = solve_part(clock, share, solver, pool_.instance(), std::move(options));
+    pool_.put(s);
+    record(Solver::name, s);
   }
 
-  /// Takes the steps of `refined` on by `go`, with the schedules that other parts have found since the last time.
+  /// Takes the steps of `refined` on by `go`. If memory runs out in them, what the pool holds stays.
   template <class Go>
-  void refine_for(double share, Go&& go) {
-    if (is_over()) return;
-    refinement_steps& steps = *steps_;
-    run_clock part = clock_->part(share);
-    part.watch(steps.best().time, steps.best().lower_bound);
-    for (schedule& start : starts_) steps.add_start(std::move(start));
-    starts_.clear();
+  void refine_for(run_clock& clock, double share, Go&& go) {
+    if (best().is_within(gap_)) return;
+    stopped_ = clock.poll();
+    if (stopped_ != stop_reason::none) return;
+    run_clock own = clock.part(share);
     try {
-      go(part);
+      go(own);
     } catch (const std::bad_alloc&) {
-      part.note_out_of_memory();
+      own.note_out_of_memory();
     }
-    take_bound(best_, steps.best());
-    if (steps.best().plan)
-      accept(problem_, best_, *steps.best().plan, by_part(automatic_solver::name, steps.best().by));
   }
 
-  /// Runs a part of the user's, once. Only its schedule counts.
-  [[nodiscard]] race_slice run_extra(const problem& p, const automatic_part& part, run_clock& clock) {
-    race_slice slice;
+  /// A solver of the user's as a part, which runs once and alone. Only its schedule counts.
+  [[nodiscard]] portfolio_part part_of(const automatic_part& part) {
+    portfolio_part own;
+    own.name = part.name;
+    own.weight = 0.5;
+    own.first_share = 0.05;
+    own.runs_alone = true;
+    own.run = [this, &part](const pool_view& now, run_clock& clock) { return run_extra(now.instance, part, clock); };
+    return own;
+  }
+
+  [[nodiscard]] part_slice run_extra(const problem& p, const automatic_part& part, run_clock& clock) {
+    part_slice slice;
     solution s = solve_extra(p, part, clock);
     clock.work(std::min(s.statistics.work, clock.control().work_limit));
     if (s.out_of_memory) clock.note_out_of_memory();
@@ -435,16 +355,13 @@ class portfolio {
     parts_.push_back(std::move(own));
   }
 
-  run_clock* clock_ = nullptr;  // of the piece that runs
-  problem problem_;
+  pool pool_;
   double gap_;
   const std::vector<automatic_part>& extra_solvers_;
   std::shared_ptr<way_cache> cache_;
   std::optional<mip_backend_ref> backend_;
   refined_options refining_;  // to which the steps refer
   std::optional<refinement_steps> steps_;
-  solution best_;
-  std::vector<schedule> starts_;
   figures::group_list parts_;
   std::string failures_;  // of the user's parts that threw, and of the backend
   stop_reason stopped_ = stop_reason::none;
@@ -461,13 +378,13 @@ class frontier_search {
     budgets_.erase(std::unique(budgets_.begin(), budgets_.end()), budgets_.end());
     const std::shared_ptr<way_cache> cache = make_way_cache();
     for (const std::int64_t budget : budgets_)
-      solves_.push_back({std::make_unique<portfolio>(p.with_budget(budget), options, cache, backend)});
+      solves_.push_back({std::make_unique<portfolio_solve>(p.with_budget(budget), options, cache, backend)});
   }
 
   /// Returns the answers for the budgets, ascending, each once.
   std::vector<solution> run() {
     const std::size_t n = solves_.size();
-    for (std::size_t left = n; left-- > 0;) take_on(left, 0.5 / static_cast<double>(left + 1), &portfolio::open);
+    for (std::size_t left = n; left-- > 0;) take_on(left, 0.5 / static_cast<double>(left + 1), &portfolio_solve::open);
     std::vector<std::size_t> order(n);
     std::iota(order.begin(), order.end(), std::size_t{0});
     while (true) {
@@ -475,7 +392,7 @@ class frontier_search {
       if (order.empty()) break;
       const auto next = std::min_element(order.begin(), order.end(),
                                          [&](std::size_t a, std::size_t b) { return gap_of(a) < gap_of(b); });
-      take_on(*next, 1.0 / static_cast<double>(order.size()), &portfolio::go_on);
+      take_on(*next, 1.0 / static_cast<double>(order.size()), &portfolio_solve::go_on);
       order.erase(next);
     }
     std::vector<solution> answers;
@@ -488,7 +405,7 @@ class frontier_search {
 
  private:
   struct budget_solve {
-    std::unique_ptr<portfolio> search;
+    std::unique_ptr<portfolio_solve> search;
     double seconds = 0;
     std::uint64_t work = 0;
   };
@@ -499,7 +416,7 @@ class frontier_search {
   }
 
   /// Runs a piece of solve `i`, and hands what it finds to the others.
-  void take_on(std::size_t i, double share, void (portfolio::*piece)(run_clock&)) {
+  void take_on(std::size_t i, double share, void (portfolio_solve::*piece)(run_clock&)) {
     run_clock part = clock_.part(share);
     (*solves_[i].search.*piece)(part);
     solves_[i].seconds += part.seconds();
@@ -536,8 +453,6 @@ class frontier_search {
 // memory the others need one long turn, and copies over a slow link do not make up for a poor start.
 inline constexpr double share_after_good_start = 0.15, share_after_poor_start = 0.5, gap_of_good_start = 0.02;
 
-inline constexpr std::uint32_t most_for_pofo = 500;  // operations: a tenth of usual limits is enough there
-
 /// With a link: recomputation alone, by all parts; `pofo` on small graphs; then `offload` for the rest of the
 /// limits.
 [[nodiscard]] inline solution solve_with_link(std::optional<mip_backend_ref> backend, const problem& p,
@@ -557,7 +472,7 @@ inline constexpr std::uint32_t most_for_pofo = 500;  // operations: a tenth of u
       run_clock first = clock.part(0.12, "recomputation alone");
       automatic_options recomputing = options;
       recomputing.gap = std::max(options.gap, 0.002);  // where copies help at all, they gain more
-      portfolio all(p.without_link(), recomputing, make_way_cache(), backend);
+      portfolio_solve all(p.without_link(), recomputing, make_way_cache(), backend);
       all.open(first);
       const bool is_poor = all.best().plan && !all.best().is_within(gap_of_good_start);
       run_clock alone = clock.part(is_poor ? share_after_poor_start : share_after_good_start, "recomputation alone");
@@ -568,7 +483,7 @@ inline constexpr std::uint32_t most_for_pofo = 500;  // operations: a tenth of u
       offload_options copying;
       copying.gap = options.gap;
       if (s.plan) copying.starts.push_back(std::move(*s.plan));
-      if (p.graph().num_operations <= most_for_pofo) {
+      if (p.graph().num_operations <= graph_sizes::pofo) {
         s = solve_part(clock, 0.1, pofo, p, {.gap = options.gap});
         take_bound(best, s);
         take(s, by_part(automatic_solver::name, s.by));
@@ -595,7 +510,7 @@ REMAT_INLINE solution solve(std::optional<mip_backend_ref> backend, const proble
                             const automatic_options& options) {
   run_clock clock(options.run, automatic_solver::name);
   if (p.link()) return solve_with_link(backend, p, options, clock);
-  portfolio all(p, options, make_way_cache(), backend);
+  portfolio_solve all(p, options, make_way_cache(), backend);
   all.open(clock);
   all.go_on(clock);
   return all.finish(clock);

@@ -34,15 +34,16 @@ namespace detail::exact_solve {
 /// A* over sets of open writes: see `exact_solver`.
 class backward_search : private backward_states<backward_search>, public search_end {
  public:
-  backward_search(const problem& p, const exact_options& options, double incumbent)
+  backward_search(const problem& p, std::uint64_t max_states, double patience, double incumbent)
       : backward_states(p.graph(), p.budget(), incumbent),
         search_end(p.graph().num_operations),
-        options_(options),
+        max_states_(max_states),
+        patience_(patience),
         sub_(p.graph()),
         cut_(sub_) {
     limit_time();
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) anchors_.push_back({o, nullptr, 0, 0});
-    next_look_ = exact_options::visits_before_patience / std::max(1U, s_.num_operations);
+    next_look_ = visits_before_patience / std::max(1U, s_.num_operations);
   }
   /// Bounds states by the first moments of `chain`, too, which must outlive the search.
   void use(const moment_chain& chain) {
@@ -78,8 +79,8 @@ class backward_search : private backward_states<backward_search>, public search_
       bound_ = std::max(bound_, std::min(top.total, limit_));
       if (top.total >= limit_) break;
       if (const stop_reason r = clock.poll(); r != stop_reason::none) return r;
-      clock.report({.stage = "search", .lower_bound = bound_, .done = table_.size(), .total = options_.max_states});
-      if (table_.size() >= options_.max_states || !is_worth_more()) return stop_reason::work;
+      clock.report({.stage = "search", .lower_bound = bound_, .done = table_.size(), .total = max_states_});
+      if (table_.size() >= max_states_ || !is_worth_more()) return stop_reason::work;
       work_.assign(table_.key(i), table_.key(i) + key_words_);
       if (std::all_of(work_.begin(), work_.end(), [](std::uint64_t w) { return w == 0; })) {
         goal_ = i;
@@ -110,11 +111,11 @@ class backward_search : private backward_states<backward_search>, public search_
   [[nodiscard]] static bool may_run(std::uint32_t) noexcept { return true; }
   [[nodiscard]] static bool must_run(const bits&, std::uint32_t) noexcept { return true; }
 
-  /// False if twice as many states have closed too little of the gap. See `exact_options::patience`.
+  /// False if twice as many states have closed too little of the gap. See `exact_goal::patience`.
   bool is_worth_more() {
-    if (options_.patience == 0 || table_.size() < next_look_) return true;
+    if (patience_ == 0 || table_.size() < next_look_) return true;
     const double gained = bound_ - last_bound_;
-    const bool worth = last_bound_ == 0 || gained >= options_.patience * (limit_ - bound_);
+    const bool worth = last_bound_ == 0 || gained >= patience_ * (limit_ - bound_);
     last_bound_ = bound_;
     next_look_ *= 2;
     return worth;
@@ -257,6 +258,8 @@ class backward_search : private backward_states<backward_search>, public search_
     return false;
   }
 
+  /// The gap is first looked at after this many states × operations, then whenever the states have doubled.
+  static constexpr std::uint32_t visits_before_patience = 8'000'000;
   static constexpr std::uint32_t max_alone = 16;  // moments without a chain that are tried at each closure
 
   /// The last moment of a bound: alone, or with those of a chain before it.
@@ -267,7 +270,8 @@ class backward_search : private backward_states<backward_search>, public search_
     double price;                          // of a byte
   };
 
-  const exact_options& options_;
+  const std::uint64_t max_states_;
+  const double patience_;
   flat_graph sub_;
   moment_cut cut_;
   std::vector<anchor> anchors_;           // each operation alone, then those of chains
@@ -279,10 +283,13 @@ class backward_search : private backward_states<backward_search>, public search_
   std::uint64_t cuts_ = 0;
 };
 
+/// No chain of moments is searched for if the limit of work is below this many units for each operation.
+inline constexpr std::uint64_t least_work_for_chain = 10'000;
+
 /// The bound of chains of moments, if the limits allow for it: it raises `best.lower_bound`. Null: there is none.
 [[nodiscard]] REMAT_INLINE std::shared_ptr<const moment_chain> find_chain(const problem& p, const run_clock& clock,
                                                                           solution& best) {
-  if (clock.control().work_limit < exact_options::least_work_for_chain * p.graph().num_operations) return nullptr;
+  if (clock.control().work_limit < least_work_for_chain * p.graph().num_operations) return nullptr;
   turnaround_options linking;
   linking.want_saved = false;
   linking.branch_nodes = 200;
@@ -295,12 +302,11 @@ class backward_search : private backward_states<backward_search>, public search_
 
 }  // namespace detail::exact_solve
 
-REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_options& options) const {
+REMAT_INLINE solution detail::search_exactly(const problem& p, const exact_options& options, const exact_goal& goal) {
+  constexpr std::string_view name = exact_solver::name;
   require_valid_options(name, options);
-  const double slowest = options.faster_than.value_or(std::numeric_limits<double>::infinity());
-  if (!(slowest >= 0))
-    throw bad_argument("exact: faster_than is " + std::to_string(slowest) + "; it must be at least 0");
-  detail::require_no_link(p, name);
+  require_no_link(p, name);
+  const double slowest = goal.faster_than.value_or(std::numeric_limits<double>::infinity());
   run_clock clock(options.run, name);
   solution best;
   clock.watch(best.time, best.lower_bound);
@@ -308,8 +314,8 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
     stop_reason stopped = clock.poll();
     const auto met = [&] { return best.is_within(0); };
     const auto finish = [&] {
-      const bool takes_any = options.start_from_heuristic && !options.faster_than;
-      if (takes_any) detail::take_cheap_start(p, best, name, options.run, stopped);
+      const bool takes_any = options.start_from_heuristic && !goal.faster_than;
+      if (takes_any) take_cheap_start(p, best, name, options.run, stopped);
       conclude(p, best, clock, stopped);
     };
     if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) {
@@ -317,26 +323,30 @@ REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_opt
       return best;
     }
     if (options.start_from_heuristic) {
-      solution s = detail::solve_part(clock, 0.25, evict, p.with_known_bound(best.lower_bound), {});
-      if (s.plan) detail::take_part(best, s, [&] { accept(p, best, *s.plan, by_part(name, s.by)); });
+      solution s = solve_part(clock, 0.25, evict, p.with_known_bound(best.lower_bound), {});
+      if (s.plan) take_part(best, s, [&] { accept(p, best, *s.plan, by_part(name, s.by)); });
       stopped = clock.poll();
     }
     const double limit = std::min(time_below(best.time, best.statistics.computes), slowest);
-    if (stopped == stop_reason::none && !met() && p.graph().num_operations > max_operations) {
+    if (stopped == stop_reason::none && !met() && p.graph().num_operations > exact_solver::max_operations) {
       best.message = "too many operations for an exact search";
     } else if (stopped == stop_reason::none && !met() && best.lower_bound < limit) {
-      std::shared_ptr<const detail::moment_chain> chain = options.chain;
-      if (chain == nullptr) chain = detail::exact_solve::find_chain(p, clock, best);
-      detail::exact_solve::backward_search search(p, options, limit);
+      std::shared_ptr<const moment_chain> chain = goal.chain;
+      if (chain == nullptr) chain = exact_solve::find_chain(p, clock, best);
+      exact_solve::backward_search search(p, options.max_states, goal.patience, limit);
       if (chain != nullptr) search.use(*chain);
       stopped = search.run(clock, best.lower_bound);
-      detail::exact_solve::take_search(p, search, name, "fits the budget", best);
+      exact_solve::take_search(p, search, name, "fits the budget", best);
     }
     finish();
   } catch (const std::bad_alloc&) {
     conclude_out_of_memory(best, clock);
   }
   return best;
+}
+
+REMAT_INLINE solution exact_solver::operator()(const problem& p, const exact_options& options) const {
+  return detail::search_exactly(p, options, {});
 }
 
 }  // namespace REMAT_NAMESPACE

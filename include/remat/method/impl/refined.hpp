@@ -20,6 +20,7 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/impl/copying_eviction.hpp"
 #include "remat/method/impl/refinement_steps.hpp"
+#include "remat/portfolio/detail/pool.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 
@@ -77,17 +78,19 @@ REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined
       return detail::refined_solve::refine_with_copies(p, options, within, best);
     });
   }
-  detail::refinement_steps steps(p, options);
-  clock.watch(steps.best().time, steps.best().lower_bound);
+  detail::pool known(p);
+  detail::refinement_steps steps(known, options);
+  solution& best = known.answer();
+  clock.watch(best.time, best.lower_bound);
   try {
     stop_reason stopped = steps.open(clock);
     if (stopped == stop_reason::none) stopped = steps.go_on(clock);
-    detail::take_cheap_start(p, steps.best(), name, options.run, stopped);
-    conclude(p, steps.best(), clock, stopped);
+    detail::take_cheap_start(p, best, name, options.run, stopped);
+    conclude(p, best, clock, stopped);
   } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(steps.best(), clock);
+    conclude_out_of_memory(best, clock);
   }
-  return std::move(steps.best());
+  return std::move(best);
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -20,119 +20,16 @@
 #include <utility>
 #include <vector>
 
-#include "remat/bound/detail/moment_chain.hpp"
 #include "remat/core/crew.hpp"
-#include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/detail/own_method.hpp"
-#include "remat/problem/problem.hpp"
-#include "remat/schedule/schedule.hpp"
-#include "remat/solver/accept.hpp"
+#include "remat/portfolio/detail/part.hpp"
+#include "remat/portfolio/detail/pool.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What the parts of a race know. It does not change while they run: a slice in a lane has a copy, which shares the
-/// schedules.
-class race_state {
- public:
-  using shared_schedule = std::shared_ptr<const schedule>;
-
-  explicit race_state(problem p) : instance(std::move(p)) {}
-
-  problem instance;                             ///< knows the best proven bound
-  solution best{};                              ///< the best schedule and bound so far
-  std::vector<shared_schedule> starts{};        ///< schedules to start from, the fastest first
-  std::vector<op_id> moments{};                 ///< of the bound of several moments
-  std::shared_ptr<const moment_chain> links{};  ///< of that bound; null: not known yet
-
-  /// The fastest schedule that a part has found.
-  struct origin {
-    std::string_view part{};
-    shared_schedule plan{};
-    double time = 0;
-  };
-  std::vector<origin> origins{};  ///< of each part, the fastest first; what came before the race is one part
-
-  /// Adds a schedule to start from, unless there is one of the same time, or there are many faster ones. `part`: of the
-  /// race, which has found it.
-  void add_start(schedule found, double time, std::string_view part = {}) {
-    auto plan = std::make_shared<const schedule>(std::move(found));
-    add_origin(part, plan, time);
-    const auto at = std::lower_bound(times_.begin(), times_.end(), time);
-    if (at != times_.end() && *at == time) return;
-    const auto place = at - times_.begin();
-    times_.insert(at, time);
-    starts.insert(starts.begin() + place, std::move(plan));
-    if (starts.size() <= max_starts) return;
-    times_.pop_back();
-    starts.pop_back();
-  }
-
-  /// At most `count` different schedules to start from: the fastest one, then the fastest ones of different parts. What
-  /// one part has found is often much the same.
-  [[nodiscard]] std::vector<schedule> different_starts(std::size_t count) const {
-    std::vector<schedule> different;
-    const auto add = [&](const schedule& plan) {
-      if (different.size() < count && std::find(different.begin(), different.end(), plan) == different.end())
-        different.push_back(plan);
-    };
-    if (!starts.empty()) add(*starts.front());
-    for (const origin& x : origins) add(*x.plan);
-    for (const shared_schedule& x : starts) add(*x);
-    return different;
-  }
-
- private:
-  void add_origin(std::string_view part, const shared_schedule& plan, double time) {
-    const auto known = std::find_if(origins.begin(), origins.end(), [&](const origin& x) { return x.part == part; });
-    if (known != origins.end()) {
-      if (known->time <= time) return;
-      origins.erase(known);
-    }
-    const auto at = std::upper_bound(origins.begin(), origins.end(), time,
-                                     [](double earlier, const origin& x) { return earlier < x.time; });
-    origins.insert(at, {part, plan, time});
-  }
-
-  static constexpr std::size_t max_starts = 12;
-  std::vector<double> times_{};  // of the starts
-};
-
-/// True if a part has used most of its slice: then it may have been cut off, and would do more in a longer one.
-[[nodiscard]] inline bool may_be_cut_off(const run_clock& part) {
-  constexpr double most = 0.8;
-  const run_control& limits = part.control();
-  return part.should_stop() ||
-         (limits.has_work_limit() &&
-          static_cast<double>(part.work_done()) > most * static_cast<double>(limits.work_limit)) ||
-         (limits.has_time_limit() && part.seconds() > most * std::chrono::duration<double>(limits.time_limit).count());
-}
-
-/// What a part brings back from a slice.
-struct race_slice {
-  solution found{};    ///< a schedule, perhaps, and a proven bound
-  bool ended = false;  ///< the part has nothing more to do
-};
-
-/// A part of a race: a way to better schedules or bounds.
-struct race_part {
-  std::string_view name{};   ///< the stage in reports of progress
-  double weight = 1;         ///< how much of the limits it gets beside the others, as long as it helps as they do
-  double first_share = 0;    ///< of what is left of the limits: its first slice is at least that
-  double growth = 2;         ///< each slice to the one before
-  bool is_closing = false;   ///< one part: the last slice is its own, and long
-  bool runs_alone = false;   ///< no other part runs at the same time
-  std::uint32_t shares = 0;  ///< parts with the same number above 0 share something, and never run at the same time
-  /// Runs for the time of the clock. Called on any thread; may change nothing that other parts read.
-  std::function<race_slice(const race_state&, run_clock&)> run{};
-  /// True if it may help now. Empty: always.
-  std::function<bool(const race_state&)> is_useful{};
-  /// Called after a slice, to tell the other parts. May be empty.
-  std::function<void(race_state&)> publish{};
-};
-
-/// Runs parts in slices. The next slice goes where the gap shrinks.
+/// Runs the parts of a portfolio in slices. It knows nothing of what they do: the next slice goes where the gap
+/// shrinks.
 ///
 /// Each part first runs for a short slice, in the order in which they were added. Then the part with the least (cost so
 /// far / weight) gets a slice that is some times as long as its last one. Its weight doubles if the slice closed at
@@ -143,7 +40,7 @@ struct race_part {
 ///
 /// Cost is work under a work limit, otherwise wall clock time.
 ///
-/// *Without any limit* the race goes in rounds. A round has a limit of work: all the work so far, opening included, and
+/// *Without any limit* the parts go in rounds. A round has a limit of work: all the work so far, opening included, and
 /// `unlimited_work` more. A round that closes less than a tenth of the gap is the last one.
 ///
 /// *Under a time limit* with two threads or more there are two lanes, each with half of the threads. A lane takes the
@@ -153,18 +50,19 @@ struct race_part {
 /// *Under a work limit* two parts begin and end side by side if the second one's turn would come soon anyway, with any
 /// number of threads, so that the slices, and with them the answer, do not depend on it. With a crew, which takes one
 /// part's pieces at a time, these two run one after the other.
-class race {
+class driver {
  public:
   /// Units of work of the first round without any limit, beside those before it: as many as `refine` takes by default.
   static constexpr std::uint64_t unlimited_work = 200'000 * work_of::move;
 
-  /// `state` must outlive the race.
-  explicit race(race_state& state, double gap) : state_(state), gap_(gap) {}
+  /// `known` must outlive the driver.
+  explicit driver(pool& known, double gap) : pool_(known), gap_(gap) {}
 
   /// Adds a part.
-  void add(race_part part) { entries_.push_back({std::move(part)}); }
+  void add(portfolio_part part) { entries_.push_back({std::move(part)}); }
 
-  /// Called after each slice, on any thread, one call after the other, with the name of the part and what it has found.
+  /// Called after each slice, on any thread, one call after the other, with the name of the part and what it has found,
+  /// but for the schedule, which the pool has.
   /// May be empty.
   std::function<void(std::string_view, const solution&)> on_slice{};
 
@@ -192,7 +90,7 @@ class race {
 
  private:
   struct entry {
-    race_part part;
+    portfolio_part part;
     double cost = 0;   // of all slices so far
     double last = 0;   // length of the last slice
     double merit = 1;  // factor of the weight
@@ -226,12 +124,11 @@ class race {
     return all != nullptr && all->members() > 1;
   }
   [[nodiscard]] bool is_done() const {
-    return state_.best.status == solve_status::infeasible || !std::isfinite(state_.best.lower_bound) ||
-           state_.best.is_within(gap_);
+    return pool_.read([&](const pool_view& now) { return now.is_settled(gap_); });
   }
   [[nodiscard]] bool is_over(const run_clock& clock) const { return is_done() || clock.should_stop(); }
   [[nodiscard]] bool may_run(const entry& e) const {
-    return !e.ended && (!e.part.is_useful || e.part.is_useful(state_));
+    return !e.ended && (!e.part.is_useful || pool_.read(e.part.is_useful));
   }
 
   stop_reason run_in_rounds(run_clock& clock, const run_clock& opening) {
@@ -294,7 +191,7 @@ class race {
     next.parts.clear();
     for (const std::size_t i : order) {
       if (next.parts.size() == count) break;
-      const race_part& part = entries_[i].part;
+      const portfolio_part& part = entries_[i].part;
       // Company only for a part whose turn comes soon: one that does not help gets no half of the limits in this way.
       if (paid(entries_[i]) > 2 * (paid(first) + next.length / (first.merit * first.part.weight))) break;
       if (std::none_of(next.parts.begin(), next.parts.end(),
@@ -303,7 +200,7 @@ class race {
     }
     return next;
   }
-  [[nodiscard]] static bool clash(const race_part& a, const race_part& b) {
+  [[nodiscard]] static bool clash(const portfolio_part& a, const portfolio_part& b) {
     return a.runs_alone || b.runs_alone || (a.shares != 0 && a.shares == b.shares);
   }
   [[nodiscard]] bool clashes_with_running(std::size_t i) const {
@@ -325,8 +222,8 @@ class race {
   /// Runs a slice on the caller's thread, with all threads for itself.
   void run_slice(entry& e, run_clock& clock, double share) {
     run_clock part = clock.part(share, e.part.name);
-    part.watch(state_.best.time, state_.best.lower_bound);
-    race_slice slice = run_guarded(e, state_, part);
+    part.watch(pool_.best().time, pool_.best().lower_bound);
+    part_slice slice = run_guarded(e, pool_.view(), part);
     take(e, slice, cost(part));
   }
 
@@ -391,7 +288,7 @@ class race {
   /// Runs a slice without the lock.
   void run_in_lane(entry& e, double length, run_clock& clock, const run_control& own,
                    std::unique_lock<std::mutex>& lock) {
-    const race_state now = state_;
+    const pool_view now = pool_.view();
     run_control limits = clock.limits(share_of(length, clock));
     limits.threads = own.threads;
     limits.on_progress = own.on_progress;
@@ -402,7 +299,7 @@ class race {
     e.until = clock.seconds() + length;
     e.stop = &stop;
     run_clock part(limits);
-    race_slice slice;
+    part_slice slice;
     std::exception_ptr failure;
     lock.unlock();
     try {
@@ -431,7 +328,8 @@ class race {
     // Under a work limit, what is left is for all parts of this round together.
     const std::size_t n = next.parts.size();
     const run_control limits = clock.limits(counted_ ? std::min(share, 0.9 / static_cast<double>(n)) : share);
-    std::vector<race_slice> found(n);
+    const pool_view now = pool_.view();
+    std::vector<part_slice> found(n);
     std::vector<double> costs(n);
     std::vector<std::uint64_t> work(n);
     std::vector<std::uint8_t> out_of_memory(n);
@@ -441,7 +339,7 @@ class race {
     pieces.limits = [&](std::size_t, std::size_t) { return limits; };
     pieces.run = [&](std::size_t k, const run_control& own) {
       run_clock part(own);
-      found[k] = run_guarded(entries_[next.parts[k]], state_, part);
+      found[k] = run_guarded(entries_[next.parts[k]], now, part);
       costs[k] = cost(part);
       work[k] = part.work_done();
       out_of_memory[k] = part.is_out_of_memory();
@@ -460,8 +358,8 @@ class race {
     }
   }
 
-  [[nodiscard]] static race_slice run_guarded(const entry& e, const race_state& now, run_clock& part) {
-    race_slice slice;
+  [[nodiscard]] static part_slice run_guarded(const entry& e, const pool_view& now, run_clock& part) {
+    part_slice slice;
     try {
       slice = e.part.run(now, part);
     } catch (const std::bad_alloc&) {
@@ -478,22 +376,14 @@ class race {
   }
 
   /// Takes what a slice has found, and judges the part by it.
-  void take(entry& e, race_slice& slice, double cost) {
+  void take(entry& e, part_slice& slice, double cost) {
     e.cost += cost;
     e.idle = cost > 0 ? 0 : e.idle + 1;
     e.ended = e.ended || slice.ended || e.idle == most_idle;
     const double before = open_gap();
-    const double bound = state_.best.lower_bound;
-    solution& s = slice.found;
-    if (on_slice) on_slice(e.part.name, s);
-    take_bound(state_.best, s);
-    if (s.status == solve_status::infeasible) state_.best.status = s.status;
-    if (s.plan) {
-      take_part(state_.best, s, [&] { accept(state_.instance, state_.best, *s.plan, s.by); });
-      state_.add_start(std::move(*s.plan), s.time, e.part.name);
-    }
-    if (state_.best.lower_bound > bound) state_.instance = state_.instance.with_known_bound(state_.best.lower_bound);
-    if (e.part.publish) e.part.publish(state_);
+    pool_.put(slice.found, e.part.name);
+    if (on_slice) on_slice(e.part.name, slice.found);
+    if (e.part.publish) pool_.note(e.part.publish);
     const double gain = gain_since(before);
     if (gain >= good) e.merit = std::min(highest_merit, 2 * e.merit);
     if (gain < poor) e.merit = std::max(1 / highest_merit, e.merit / 2);
@@ -501,13 +391,13 @@ class race {
   /// The part of the gap `before` that has been closed since; a first schedule closes all of it.
   [[nodiscard]] double gain_since(double before) const {
     if (!(before > 0)) return 0;
-    return 1 - (std::isfinite(before) ? open_gap() / before : state_.best.plan ? 0 : 1);
+    return 1 - (std::isfinite(before) ? open_gap() / before : pool_.best().plan ? 0 : 1);
   }
   [[nodiscard]] double open_gap() const {
-    return state_.best.plan ? state_.best.time - state_.best.lower_bound : std::numeric_limits<double>::infinity();
+    return pool_.read([](const pool_view& now) { return now.open_gap(); });
   }
 
-  race_state& state_;
+  pool& pool_;
   double gap_;
   std::vector<entry> entries_;
   double first_slice_ = 0;

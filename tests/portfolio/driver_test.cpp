@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/impl/race.hpp"
+#include "remat/portfolio/detail/driver.hpp"
 
 #include <doctest/doctest.h>
 
@@ -30,17 +30,15 @@ namespace {
 /// A race with a schedule, and a bound of half of its time. Parts raise the bound.
 struct fixture {
   problem p = test::bundled_problem("toy-skip-3").with_budget(problem::unlimited);
-  race_state state{p};
-  race all{state, 0};
+  pool known{p};
+  driver all{known, 0};
   std::vector<std::string> order;             // of the slices
   std::map<std::string, std::uint64_t> work;  // of each part
 
   fixture() {
-    const solution s = no_remat(p);
-    state.best.plan = s.plan;
-    state.best.time = s.time;
-    state.best.lower_bound = s.time / 2;
-    state.best.status = solve_status::feasible;
+    solution s = no_remat(p);
+    s.lower_bound = s.time / 2;
+    known.put(s);
     all.on_slice = [this](std::string_view name, const solution& found) {
       order.emplace_back(name);
       work[std::string(name)] += found.statistics.work;
@@ -48,12 +46,12 @@ struct fixture {
   }
 
   /// A part that uses all of its slice, and closes a part of the gap.
-  static race_part worker(std::string_view name, double closes) {
-    race_part part;
+  static portfolio_part worker(std::string_view name, double closes) {
+    portfolio_part part;
     part.name = name;
-    part.run = [closes](const race_state& now, run_clock& clock) {
+    part.run = [closes](const pool_view& now, run_clock& clock) {
       clock.work(clock.work_left());
-      race_slice slice;
+      part_slice slice;
       slice.found.lower_bound = now.best.lower_bound + closes * (now.best.time - now.best.lower_bound);
       return slice;
     };
@@ -62,13 +60,13 @@ struct fixture {
 };
 
 /// A part that says that it runs, and does so until it is stopped.
-race_part patient_part(std::atomic<bool>& runs) {
-  race_part part = fixture::worker("patient", 0);
+portfolio_part patient_part(std::atomic<bool>& runs) {
+  portfolio_part part = fixture::worker("patient", 0);
   part.first_share = 0.9;
-  part.run = [&runs](const race_state&, run_clock& clock) {
+  part.run = [&runs](const pool_view&, run_clock& clock) {
     runs = true;
     while (!clock.should_stop()) std::this_thread::yield();
-    return race_slice{};
+    return part_slice{};
   };
   return part;
 }
@@ -78,15 +76,15 @@ struct company_watch {
   std::atomic<int> sharing{0}, running{0};
   std::atomic<bool> is_wrong{false};
 
-  race_part watched(race_part part, std::uint32_t shares, bool alone) {
+  portfolio_part watched(portfolio_part part, std::uint32_t shares, bool alone) {
     part.shares = shares;
     part.runs_alone = alone;
-    part.run = [this, shares, alone, inner = part.run](const race_state& now, run_clock& clock) {
+    part.run = [this, shares, alone, inner = part.run](const pool_view& now, run_clock& clock) {
       if (shares != 0 && ++sharing > 1) is_wrong = true;
       if (++running > 1 && alone) is_wrong = true;
       for (int i = 0; i < 100; ++i) std::this_thread::yield();
       if (alone && running > 1) is_wrong = true;
-      race_slice slice = inner(now, clock);
+      part_slice slice = inner(now, clock);
       --running;
       if (shares != 0) --sharing;
       return slice;
@@ -142,12 +140,12 @@ TEST_CASE("under a work limit the slices do not depend on the number of threads"
     f.all.add(fixture::worker("a", 0.001));
     f.all.add(fixture::worker("b", 0.1));
     f.all.add(fixture::worker("c", 0.01));
-    race_part closing = fixture::worker("closing", 0.02);
+    portfolio_part closing = fixture::worker("closing", 0.02);
     closing.is_closing = true;
     f.all.add(closing);
     run_clock clock(counted(300'000, threads));
     f.all.run(clock, clock);
-    return std::pair(f.order, f.state.best.lower_bound);
+    return std::pair(f.order, f.known.best().lower_bound);
   };
   const auto one = run(1);
   CHECK(one.first.back() == "closing");
@@ -166,8 +164,8 @@ TEST_CASE("with a crew of processes the parts run one after the other, each with
     const auto caller = std::this_thread::get_id();
     std::atomic<int> elsewhere{0};
     for (const char* name : {"a", "b"}) {
-      race_part part = fixture::worker(name, 0.01);
-      part.run = [&elsewhere, caller, others, work = part.run](const race_state& now, run_clock& clock) {
+      portfolio_part part = fixture::worker(name, 0.01);
+      part.run = [&elsewhere, caller, others, work = part.run](const pool_view& now, run_clock& clock) {
         elsewhere += std::this_thread::get_id() != caller;
         if (others != nullptr) CHECK(clock.control().crew == others);
         return work(now, clock);
@@ -179,7 +177,7 @@ TEST_CASE("with a crew of processes the parts run one after the other, each with
     run_clock clock(limits);
     f.all.run(clock, clock);
     if (others != nullptr) CHECK(elsewhere == 0);
-    return std::pair(f.order, f.state.best.lower_bound);
+    return std::pair(f.order, f.known.best().lower_bound);
   };
   const auto expected = run(nullptr, 1);
   CHECK(run(nullptr, 2) == expected);
@@ -190,10 +188,10 @@ TEST_CASE("with a crew of processes the parts run one after the other, each with
 TEST_CASE("the closing part has the last slice, two fifths of the limits") {
   fixture f;
   f.all.add(fixture::worker("other", 0.01));
-  race_part closing = fixture::worker("closing", 0.01);
+  portfolio_part closing = fixture::worker("closing", 0.01);
   closing.is_closing = true;
   std::uint64_t last = 0;
-  closing.run = [&last, inner = closing.run](const race_state& now, run_clock& clock) {
+  closing.run = [&last, inner = closing.run](const pool_view& now, run_clock& clock) {
     last = clock.control().work_limit;
     return inner(now, clock);
   };
@@ -207,15 +205,15 @@ TEST_CASE("the closing part has the last slice, two fifths of the limits") {
 
 TEST_CASE("a part that is promised a share runs before the closing part takes the rest") {
   fixture f;
-  race_part closing = fixture::worker("closing", 0.01);
+  portfolio_part closing = fixture::worker("closing", 0.01);
   closing.is_closing = true;
   f.all.add(closing);
   for (const char* name : {"a", "b", "c"}) {
-    race_part part = fixture::worker(name, 0);
+    portfolio_part part = fixture::worker(name, 0);
     part.first_share = 0.6;  // more than there is for all
     f.all.add(part);
   }
-  race_part last = fixture::worker("last", 0);
+  portfolio_part last = fixture::worker("last", 0);
   last.first_share = 0.05;
   f.all.add(last);
   run_clock clock(counted(100'000));
@@ -225,23 +223,23 @@ TEST_CASE("a part that is promised a share runs before the closing part takes th
 }
 
 TEST_CASE("without a limit: rounds of as much work as all before and a constant, until one closes little of the gap") {
-  constexpr std::uint64_t constant = race::unlimited_work;
+  constexpr std::uint64_t constant = driver::unlimited_work;
   const auto work_of_race = [](double closes, int slices, std::uint64_t opening_work, unsigned threads) {
     fixture f;
-    race_part part = fixture::worker("a", 0);
-    part.run = [closes, left = slices](const race_state& now, run_clock& clock) mutable {
+    portfolio_part part = fixture::worker("a", 0);
+    part.run = [closes, left = slices](const pool_view& now, run_clock& clock) mutable {
       clock.work(clock.work_left());
-      race_slice slice;
+      part_slice slice;
       const double by = left-- > 0 ? closes : 0;
       slice.found.lower_bound = now.best.lower_bound + by * (now.best.time - now.best.lower_bound);
       return slice;
     };
     f.all.add(part);
-    race_part closing = fixture::worker("closing", 0);
+    portfolio_part closing = fixture::worker("closing", 0);
     closing.is_closing = true;
     f.all.add(closing);
-    race_part useless = fixture::worker("useless", 0);
-    useless.is_useful = [](const race_state&) { return false; };
+    portfolio_part useless = fixture::worker("useless", 0);
+    useless.is_useful = [](const pool_view&) { return false; };
     f.all.add(useless);
     run_control run;
     run.threads = threads;
@@ -262,21 +260,21 @@ TEST_CASE("without a limit: rounds of as much work as all before and a constant,
 
 TEST_CASE("without a limit: the work of a round counts for the next one, and idle parts end the race") {
   fixture f;
-  race_part part = fixture::worker("a", 0);
-  part.run = [slices = 0](const race_state& now, run_clock& clock) mutable {
+  portfolio_part part = fixture::worker("a", 0);
+  part.run = [slices = 0](const pool_view& now, run_clock& clock) mutable {
     clock.work(clock.work_left());
-    race_slice slice;
+    part_slice slice;
     if (slices++ == 0) slice.found.lower_bound = (now.best.time + now.best.lower_bound) / 2;
     return slice;
   };
   f.all.add(part);
   run_clock clock({});
   CHECK(f.all.run(clock, clock) == stop_reason::none);
-  CHECK(clock.work_done() == 3 * race::unlimited_work);
+  CHECK(clock.work_done() == 3 * driver::unlimited_work);
 
   fixture idle;
-  race_part nothing = fixture::worker("idle", 0);
-  nothing.run = [](const race_state&, run_clock&) { return race_slice{}; };
+  portfolio_part nothing = fixture::worker("idle", 0);
+  nothing.run = [](const pool_view&, run_clock&) { return part_slice{}; };
   idle.all.add(nothing);
   run_clock second({});
   CHECK(idle.all.run(second, second) == stop_reason::none);
@@ -285,11 +283,11 @@ TEST_CASE("without a limit: the work of a round counts for the next one, and idl
   // A stop request ends a round.
   fixture stopped;
   std::stop_source source;
-  race_part stopping = fixture::worker("stopping", 0);
-  stopping.run = [&source](const race_state&, run_clock& within) {
+  portfolio_part stopping = fixture::worker("stopping", 0);
+  stopping.run = [&source](const pool_view&, run_clock& within) {
     source.request_stop();
     CHECK(within.should_stop());
-    return race_slice{};
+    return part_slice{};
   };
   stopped.all.add(stopping);
   run_control run;
@@ -307,9 +305,9 @@ TEST_CASE("it ends when the gap is closed, when nothing fits, and when every par
   CHECK(closes.order.size() == 1);
 
   fixture infeasible;
-  race_part proof = fixture::worker("proof", 0);
-  proof.run = [](const race_state&, run_clock&) {
-    race_slice slice;
+  portfolio_part proof = fixture::worker("proof", 0);
+  proof.run = [](const pool_view&, run_clock&) {
+    part_slice slice;
     slice.found.status = solve_status::infeasible;
     slice.found.message = "why";
     return slice;
@@ -318,18 +316,18 @@ TEST_CASE("it ends when the gap is closed, when nothing fits, and when every par
   infeasible.all.add(fixture::worker("other", 0));
   run_clock second(counted(1'000'000));
   CHECK(infeasible.all.run(second, second) == stop_reason::none);
-  CHECK(infeasible.state.best.status == solve_status::infeasible);
-  CHECK(infeasible.state.best.message == "why");
+  CHECK(infeasible.known.best().status == solve_status::infeasible);
+  CHECK(infeasible.known.best().message == "why");
 
   fixture nothing;
-  race_part once = fixture::worker("once", 0);
-  once.run = [](const race_state&, run_clock&) {
-    race_slice slice;
+  portfolio_part once = fixture::worker("once", 0);
+  once.run = [](const pool_view&, run_clock&) {
+    part_slice slice;
     slice.ended = true;
     return slice;
   };
-  race_part idle = fixture::worker("idle", 0);
-  idle.run = [](const race_state&, run_clock&) { return race_slice{}; };
+  portfolio_part idle = fixture::worker("idle", 0);
+  idle.run = [](const pool_view&, run_clock&) { return part_slice{}; };
   nothing.all.add(once);
   nothing.all.add(idle);
   run_clock third(counted(1'000'000));
@@ -352,8 +350,8 @@ TEST_CASE("parts that share something, or run alone, have no company") {
 
 TEST_CASE("a part without memory ends, and the others go on; other exceptions leave the race and stop its company") {
   fixture f;
-  race_part greedy = fixture::worker("greedy", 0);
-  greedy.run = [](const race_state&, run_clock&) -> race_slice { throw std::bad_alloc(); };
+  portfolio_part greedy = fixture::worker("greedy", 0);
+  greedy.run = [](const pool_view&, run_clock&) -> part_slice { throw std::bad_alloc(); };
   f.all.add(greedy);
   f.all.add(fixture::worker("other", 0.01));
   run_clock clock(counted(100'000));
@@ -363,12 +361,12 @@ TEST_CASE("a part without memory ends, and the others go on; other exceptions le
   CHECK(f.order.size() > 4);
 
   fixture g;
-  race_part wrong = fixture::worker("wrong", 0);
-  wrong.run = [](const race_state&, run_clock&) -> race_slice { throw std::runtime_error("defect"); };
-  race_part patient = fixture::worker("patient", 0);
-  patient.run = [](const race_state&, run_clock& part) {
+  portfolio_part wrong = fixture::worker("wrong", 0);
+  wrong.run = [](const pool_view&, run_clock&) -> part_slice { throw std::runtime_error("defect"); };
+  portfolio_part patient = fixture::worker("patient", 0);
+  patient.run = [](const pool_view&, run_clock& part) {
     while (!part.control().stop.stop_requested()) std::this_thread::yield();
-    return race_slice{};
+    return part_slice{};
   };
   g.all.add(wrong);
   g.all.add(patient);
@@ -380,30 +378,30 @@ TEST_CASE("under a time limit with two threads, a lane hands on what it has foun
   fixture f;
   std::atomic<bool> is_told{false}, was_told{false};
   double known = 0;
-  race_part patient = fixture::worker("patient", 0);
+  portfolio_part patient = fixture::worker("patient", 0);
   patient.first_share = 0.9;
-  patient.run = [&](const race_state&, run_clock& clock) {
+  patient.run = [&](const pool_view&, run_clock& clock) {
     while (!is_told && !clock.should_stop()) std::this_thread::yield();
     was_told = was_told || is_told;
-    return race_slice{};
+    return part_slice{};
   };
-  race_part finder = fixture::worker("finder", 0);
-  finder.run = [&](const race_state& now, run_clock&) {
-    race_slice slice;
+  portfolio_part finder = fixture::worker("finder", 0);
+  finder.run = [&](const pool_view& now, run_clock&) {
+    part_slice slice;
     slice.found.lower_bound = known = 0.5 * (now.best.lower_bound + now.best.time);
     slice.ended = true;
     return slice;
   };
-  race_part hears = fixture::worker("hears", 0);
+  portfolio_part hears = fixture::worker("hears", 0);
   hears.first_share = 0.9;
-  hears.run = [&](const race_state& now, run_clock& clock) {
-    race_slice slice;
+  hears.run = [&](const pool_view& now, run_clock& clock) {
+    part_slice slice;
     is_told = now.best.lower_bound == known && now.instance.known_bound() == known;
     while (!was_told && !clock.should_stop()) std::this_thread::yield();
     slice.found.lower_bound = now.best.time;
     return slice;
   };
-  for (const race_part& part : {patient, finder, hears}) f.all.add(part);
+  for (const portfolio_part& part : {patient, finder, hears}) f.all.add(part);
   run_clock clock(minutes(2));
   CHECK(f.all.run(clock, clock) == stop_reason::none);
   CHECK(was_told);
@@ -412,16 +410,16 @@ TEST_CASE("under a time limit with two threads, a lane hands on what it has foun
 TEST_CASE("under a time limit with two threads, the lane that closes the gap ends the other one's slice") {
   fixture f;
   std::atomic<bool> waits{false}, is_stopped{false};
-  race_part patient = patient_part(waits);
-  patient.run = [&is_stopped, wait = patient.run](const race_state& now, run_clock& clock) {
-    race_slice slice = wait(now, clock);
+  portfolio_part patient = patient_part(waits);
+  patient.run = [&is_stopped, wait = patient.run](const pool_view& now, run_clock& clock) {
+    part_slice slice = wait(now, clock);
     is_stopped = clock.control().stop.stop_requested();
     return slice;
   };
-  race_part closes = fixture::worker("closes", 0);
-  closes.run = [&](const race_state& now, run_clock& clock) {
+  portfolio_part closes = fixture::worker("closes", 0);
+  closes.run = [&](const pool_view& now, run_clock& clock) {
     while (!waits && !clock.should_stop()) std::this_thread::yield();
-    race_slice slice;
+    part_slice slice;
     slice.found.lower_bound = now.best.time;
     return slice;
   };
@@ -439,9 +437,9 @@ TEST_CASE(
   std::atomic<int> slices{0};
   unsigned closing_threads = 0;
   const auto brief = [&](std::string_view name) {
-    race_part part = fixture::worker(name, 0);
-    part.run = [&slices](const race_state& now, run_clock&) {
-      race_slice slice;
+    portfolio_part part = fixture::worker(name, 0);
+    part.run = [&slices](const pool_view& now, run_clock&) {
+      part_slice slice;
       slice.found.lower_bound = now.best.lower_bound;
       slice.ended = ++slices > 200;
       return slice;
@@ -451,10 +449,10 @@ TEST_CASE(
   for (const char* name : {"a", "b"}) f.all.add(watch.watched(brief(name), 1, false));
   f.all.add(watch.watched(brief("c"), 0, true));
   f.all.add(watch.watched(brief("d"), 0, false));
-  race_part closing = fixture::worker("closing", 0);
+  portfolio_part closing = fixture::worker("closing", 0);
   closing.is_closing = true;
-  closing.run = [&](const race_state& now, run_clock& clock) {
-    race_slice slice;
+  closing.run = [&](const pool_view& now, run_clock& clock) {
+    part_slice slice;
     closing_threads = clock.control().thread_count();
     if (slices > 200 && closing_threads == 4) slice.found.lower_bound = now.best.time;
     return slice;
@@ -471,9 +469,9 @@ TEST_CASE(
 TEST_CASE("in lanes, an exception leaves the race and stops the other lane") {
   fixture f;
   std::atomic<bool> waits{false};
-  const race_part patient = patient_part(waits);
-  race_part wrong = fixture::worker("wrong", 0);
-  wrong.run = [&](const race_state&, run_clock& clock) -> race_slice {
+  const portfolio_part patient = patient_part(waits);
+  portfolio_part wrong = fixture::worker("wrong", 0);
+  wrong.run = [&](const pool_view&, run_clock& clock) -> part_slice {
     while (!waits && !clock.should_stop()) std::this_thread::yield();
     throw std::runtime_error("defect");
   };
@@ -481,34 +479,4 @@ TEST_CASE("in lanes, an exception leaves the race and stops the other lane") {
   f.all.add(wrong);
   run_clock clock(minutes(2));
   CHECK_THROWS_WITH_AS(f.all.run(clock, clock), "defect", std::runtime_error);
-}
-
-TEST_CASE("schedules to start from stand in the order of their times, each time once, a dozen at most") {
-  fixture f;
-  for (const double time : {5.0, 3.0, 9.0, 3.0, 4.0}) f.state.add_start(*f.state.best.plan, time);
-  CHECK(f.state.starts.size() == 4);
-  schedule fastest{{step::compute(op_id{0})}};
-  f.state.add_start(fastest, 1.0);
-  CHECK(*f.state.starts.front() == fastest);
-  for (int i = 0; i < 40; ++i) f.state.add_start(*f.state.best.plan, 2 + 0.01 * i);
-  CHECK(f.state.starts.size() == 12);
-  CHECK(*f.state.starts.front() == fastest);
-}
-
-TEST_CASE("what different parts have found are different starts, each part's fastest") {
-  fixture f;
-  const auto plan = [](std::uint32_t o) { return schedule{{step::compute(op_id{o})}}; };
-  f.state.add_start(plan(0), 5.0);
-  f.state.add_start(plan(1), 3.0, "a");
-  f.state.add_start(plan(2), 2.0, "a");
-  f.state.add_start(plan(3), 2.5, "a");
-  f.state.add_start(plan(4), 4.0, "b");
-  f.state.add_start(plan(2), 2.0, "c");
-  REQUIRE(f.state.origins.size() == 4);
-  for (std::size_t i = 1; i < f.state.origins.size(); ++i)
-    CHECK(f.state.origins[i - 1].time <= f.state.origins[i].time);
-  CHECK(f.state.different_starts(3) == std::vector<schedule>{plan(2), plan(4), plan(0)});
-  CHECK(f.state.different_starts(9) == std::vector<schedule>{plan(2), plan(4), plan(0), plan(3), plan(1)});
-  CHECK(f.state.different_starts(1) == std::vector<schedule>{plan(2)});
-  CHECK(race_state(f.p).different_starts(4).empty());
 }

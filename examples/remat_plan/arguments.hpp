@@ -49,7 +49,7 @@ struct arguments {
   bool improve = false;         ///< the named solvers get the help of the others
   remat::preset preset = remat::preset::balanced;
   std::vector<std::string> settings{};  ///< SOLVER.NAME=VALUE
-  bool list_options = false;
+  bool list_options = false, list_solvers = false;
   std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
   std::string out{};
   std::string intervals{};
@@ -176,9 +176,7 @@ inline void define_options(CLI::App& app, arguments& out) {
            refuse_decimal_comma(value, out.budgets);
          });
   option("--solver", "NAME[,NAME...]",
-         "no_remat, chen_sqrt, chen_greedy, revolve, evict, rotor, twremat, rockmate, hiremate, checkmate (with CBC), "
-         "refined, exact (small graphs), offload and pofo (with --link), auto (the default), or all (those that apply, "
-         "without refined and exact)",
+         "auto (the default), a solver of --list-solvers, or all (those that apply, without refined and exact)",
          [&](text, text value) { out.solvers = read_solvers(value); });
   option("--cost", "SPEC",
          "measured, flops, unit, linear:flops=0.1,bytes=1, or roofline:flops=F,bandwidth=B,latency=S (by default "
@@ -236,6 +234,7 @@ inline void define_options(CLI::App& app, arguments& out) {
       ->type_name("SOLVER.NAME=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--list-options", out.list_options, "Print the options of all solvers, and leave");
+  app.add_flag("--list-solvers", out.list_solvers, "Print the solvers of training graphs, and leave");
   option("--streams", "K", "Show the makespan on K streams, and the critical path", [&](text name, text value) {
     out.streams = whole<std::uint32_t>(name, value, 1, remat::stream_options::max_streams);
   });
@@ -266,7 +265,7 @@ inline void define_options(CLI::App& app, arguments& out) {
 
 /// Throws for arguments that do not belong together.
 inline void check_together(const arguments& args) {
-  if (args.list_options) return;
+  if (args.list_options || args.list_solvers) return;
   if (args.graph.empty())
     throw usage_error("GRAPH.json, the file to plan, is missing (remat-plan --help names all arguments)");
   if (args.budgets.empty() != args.max_overhead.has_value())
@@ -299,7 +298,8 @@ inline void check_together(const arguments& args) {
   reading::define_options(app, out);
   if (!app.read(argc, argv)) return std::nullopt;
   reading::check_together(out);
-  std::vector<std::string> asked{"--budget", "--solver", "--max-overhead", "--json", "--list-options"};
+  std::vector<std::string> asked{"--budget", "--solver",       "--max-overhead",
+                                 "--json",   "--list-options", "--list-solvers"};
   for (const auto& [option, path] : out.outputs()) asked.push_back(option);
   out.given = reading::given_options(app, asked);
   out.program = quoted_for_shell(argv[0]);

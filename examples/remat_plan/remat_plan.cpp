@@ -96,8 +96,10 @@ void refuse_graph_options(const arguments& args) {
 /// The options of the solvers of training graphs, as the arguments say. The most special argument counts.
 graph_solver_options read_graph_options(const arguments& args) {
   graph_solver_options options(args.preset);
-  if (args.slots) options.rotor.slots = options.pofo.slots = options.rockmate.slots = *args.slots;
-  if (args.gap) options.automatic.gap = *args.gap;
+  if (args.slots)
+    options.of<remat::rotor_options>().slots = options.of<remat::pofo_options>().slots =
+        options.of<remat::rockmate_options>().slots = *args.slots;
+  if (args.gap) options.of<remat::automatic_options>().gap = *args.gap;
   if (args.improve)
     options.each([](std::string_view, auto& of_solver) {
       if constexpr (requires { of_solver.improve; }) of_solver.improve = remat::by_refinement;
@@ -224,7 +226,10 @@ std::vector<named_solver> choose_solvers(const input& in, const arguments& args)
     }
     const auto found =
         std::find_if(in.solvers.begin(), in.solvers.end(), [&](const auto& s) { return s.name == wanted; });
-    const bool copies = wanted == remat::offload_solver::name || wanted == remat::pofo_solver::name;
+    bool copies = false;
+    for_each_solver([&](const auto& row) {
+      copies = copies || (row.name == wanted && row.traits.domain == remat::solver_domain::with_link);
+    });
     if (found == in.solvers.end() && copies)
       throw usage_error("--solver " + wanted + ": it copies tensors to the host, which needs a link; for instance " +
                         reading::example_link);
@@ -503,6 +508,16 @@ int solve_and_print(const input& in, const arguments& args, const std::string& c
 
 /// Runs the program and returns its exit status.
 int run(const arguments& args, const std::string& command, const program_ranks& ranks) {
+  if (args.list_solvers) {
+    remat::text_table table({{"solver"}, {"for"}, {"header"}});
+    for_each_solver([&](const auto& row) {
+      constexpr const char* domains[] = {"problems without a link", "all problems", "problems with a link (--link)"};
+      table.row({std::string(row.name), domains[static_cast<std::size_t>(row.traits.domain)],
+                 "remat/method/" + std::string(row.traits.page) + ".hpp"});
+    });
+    table.write(std::cout, shared::line_width(STDOUT_FILENO), 1);
+    return 0;
+  }
   if (args.list_options) {
     option_table table;
     graph_solver_options().each([&](std::string_view solver, auto& options) { table.add(solver, options); });

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -16,19 +17,7 @@
 #include "outcome.hpp"
 #include "remat/chain/chain.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/automatic.hpp"
-#include "remat/method/chen.hpp"
-#include "remat/method/evict.hpp"
-#include "remat/method/evict_with_copies.hpp"
-#include "remat/method/exact.hpp"
-#include "remat/method/no_remat.hpp"
-#include "remat/method/offload.hpp"
-#include "remat/method/pofo.hpp"
-#include "remat/method/refined.hpp"
-#include "remat/method/revolve.hpp"
-#include "remat/method/rockmate.hpp"
-#include "remat/method/rotor.hpp"
-#include "remat/method/twremat.hpp"
+#include "remat/method/registry.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
@@ -36,10 +25,8 @@
 #include "solver_options.hpp"
 
 #ifdef REMAT_HAVE_CBC
-#include "remat/method/cbc.hpp"
+#include "remat/mip/cbc.hpp"
 #else
-#include "remat/method/checkmate.hpp"
-#include "remat/method/hiremate.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #endif
 
@@ -67,28 +54,22 @@ template <remat::solver_solution Solution>
   return out;
 }
 
-/// `solve` on the graph of `p`; each solve names its budget.
-[[nodiscard]] inline named_solver on_graph_by(
-    std::string_view name, const remat::problem& p,
-    std::function<remat::solution(const remat::problem& p, const remat::run_control& run)> solve) {
-  const auto within = [p, solve](std::int64_t budget, const remat::run_control& run) {
-    return to_outcome(solve(p.with_budget(budget), run));
-  };
-  return {std::string(name), within, std::move(solve)};
-}
-
-/// `solver` on the graph of `p`.
+/// `solver` on the graph of `p`; each solve names its budget.
 template <class Solver>
 [[nodiscard]] named_solver on_graph(const Solver& solver, const remat::problem& p,
                                     typename Solver::options_type options = {}) {
-  return on_graph_by(Solver::name, p, [solver, options](const remat::problem& within, const remat::run_control& run) {
+  const auto solve = [solver, options](const remat::problem& within, const remat::run_control& run) {
     typename Solver::options_type now = options;
     now.run = run;
     // Under a limit of work an answer must not depend on the solves before it.
     if constexpr (requires { now.cache; })
       if (run.has_work_limit()) now.cache = remat::make_way_cache();
     return solver(within, now);
-  });
+  };
+  const auto of_budget = [p, solve](std::int64_t budget, const remat::run_control& run) {
+    return to_outcome(solve(p.with_budget(budget), run));
+  };
+  return {std::string(Solver::name), of_budget, solve};
 }
 
 /// `solver` on the chain of `p`.
@@ -103,113 +84,96 @@ template <class Solver>
   return {std::string(Solver::name), solve, {}, false};  // each budget alone: comparable with other programs
 }
 
+#ifdef REMAT_HAVE_CBC
+inline constexpr remat::cbc_backend backend{};
+inline constexpr bool has_real_backend = true;
+#else
+inline constexpr remat::branch_and_bound_backend backend{};
+inline constexpr bool has_real_backend = false;
+#endif
+
+/// Calls `action(row)` for each solver of training graphs that the program has.
+template <class Action>
+void for_each_solver(Action&& action) {
+  remat::for_each_solver(backend, [&](const auto& row) {
+    if (has_real_backend || !row.traits.needs_real_backend) action(row);
+  });
+}
+
 /// The options with which the program runs its solvers of training graphs, unless `--option` says otherwise: those of
 /// a preset.
-struct graph_solver_options {
-  remat::no_remat_options no_remat{};
-  remat::chen_sqrt_options chen_sqrt{};
-  remat::chen_greedy_options chen_greedy{};
-  remat::revolve_options revolve{};
-  remat::rotor_options rotor{};
-  remat::rockmate_options rockmate{};
-  remat::evict_options evict{};
-  remat::twremat_options twremat{};
-  remat::hiremate_options hiremate{};
-  remat::checkmate_options checkmate{};
-  remat::refined_options refined{};
-  remat::exact_options exact{};
-  remat::offload_options offload{};
-  remat::pofo_options pofo{};
-  remat::automatic_options automatic{};
-
+class graph_solver_options {
+ public:
   explicit graph_solver_options(remat::preset values = remat::preset::balanced) {
+    const auto cache = remat::make_way_cache();  // for all budgets
     each([&](std::string_view, auto& options) {
       options = remat::preset_options<std::remove_reference_t<decltype(options)>>(values);
+      if constexpr (requires { options.cache; }) options.cache = cache;
     });
-    rockmate.cache = remat::make_way_cache();  // for all budgets
-    hiremate.cache = rockmate.cache;
-#ifndef REMAT_HAVE_CBC
-    hiremate.max_columns = 300;  // the library's own branch and bound is for small programs
-#endif
+    // The library's own branch and bound is for small programs.
+    if (!has_real_backend) of<remat::hiremate_options>().max_columns = 300;
+  }
+
+  /// The options of one solver.
+  template <class Options>
+  [[nodiscard]] Options& of() {
+    return std::get<Options>(all_);
+  }
+  /// \overload
+  template <class Options>
+  [[nodiscard]] const Options& of() const {
+    return std::get<Options>(all_);
   }
 
   /// Calls `action(solver, options)` for the options of each solver.
   template <class Action>
   void each(Action&& action) {
-    action(remat::no_remat_solver::name, no_remat);
-    action(remat::chen_sqrt_solver::name, chen_sqrt);
-    action(remat::chen_greedy_solver::name, chen_greedy);
-    action(remat::revolve_solver::name, revolve);
-    action(remat::rotor_solver::name, rotor);
-    action(remat::rockmate_solver::name, rockmate);
-    action(remat::evict_solver::name, evict);
-    action(remat::twremat_solver::name, twremat);
-    action(std::string_view("hiremate"), hiremate);
-#ifdef REMAT_HAVE_CBC
-    action(std::string_view("checkmate"), checkmate);
-#endif
-    action(remat::refined_solver::name, refined);
-    action(remat::exact_solver::name, exact);
-    action(remat::offload_solver::name, offload);
-    action(remat::pofo_solver::name, pofo);
-    action(remat::automatic_solver::name, automatic);
+    for_each_solver([&]<class Row>(const Row& row) { action(row.name, of<typename Row::options_type>()); });
+  }
+
+ private:
+  template <class... Rows>
+  static std::tuple<typename Rows::options_type...> options_of(const std::tuple<Rows...>&);
+
+  decltype(options_of(remat::registered_solvers(backend))) all_;
+};
+
+/// `no_remat` in the listed order if it fits, else in the order of least peak.
+struct best_order {
+  using options_type = remat::no_remat_options;
+  static constexpr std::string_view name = remat::no_remat_solver::name;
+  [[nodiscard]] remat::solution operator()(const remat::problem& p, remat::no_remat_options options) const {
+    remat::solution s = remat::no_remat(p, options);
+    if (s.plan || s.status == remat::solve_status::infeasible || options.reorder) return s;
+    options.reorder = true;
+    return remat::no_remat(p, options);
   }
 };
+/// The solver that the program runs under the name of `solver`.
+template <class Solver>
+[[nodiscard]] const Solver& program_solver(const Solver& solver) {
+  return solver;
+}
+[[nodiscard]] inline best_order program_solver(const remat::no_remat_solver&) { return {}; }
+
+/// True of a solver for such problems.
+[[nodiscard]] constexpr bool is_for(remat::solver_domain domain, bool has_link) {
+  return domain != (has_link ? remat::solver_domain::without_link : remat::solver_domain::with_link);
+}
 
 /// All solvers for a training graph. If the problem has a link to the host, they are those that know copies.
 [[nodiscard]] inline std::vector<named_solver> graph_solvers(
     const remat::problem& p, const graph_solver_options& options = graph_solver_options()) {
-  // The listed order if it fits, else the order of least peak.
-  const auto best_order = [given = options.no_remat](const remat::problem& within, const remat::run_control& run) {
-    remat::no_remat_options order = given;
-    order.run = run;
-    remat::solution s = remat::no_remat(within, order);
-    if (!s.plan && s.status != remat::solve_status::infeasible && !order.reorder) {
-      order.reorder = true;
-      s = remat::no_remat(within, order);
-    }
-    return s;
-  };
-#ifdef REMAT_HAVE_CBC
-  const named_solver automatic = on_graph(remat::automatic_with(remat::cbc_backend{}), p, options.automatic);
-#else
-  const named_solver automatic = on_graph(remat::automatic, p, options.automatic);
-#endif
-#ifdef REMAT_HAVE_CBC
-  const named_solver hierarchical = on_graph(remat::hiremate, p, options.hiremate);
-#else
-  const named_solver hierarchical = on_graph(remat::hiremate_with(remat::branch_and_bound), p, options.hiremate);
-#endif
-  // For whoever names them: one is a part of auto, the other is for small graphs.
-  const named_solver refined = on_graph(remat::refined, p, options.refined);
-  named_solver exact = on_graph(remat::exact, p, options.exact);
-  exact.is_in_all = false;
-  named_solver refined_by_name = refined;
-  refined_by_name.is_in_all = false;
-  if (p.link())
-    return {on_graph_by(remat::no_remat_solver::name, p, best_order),
-            on_graph(remat::evict_with_copies, p, options.evict),
-            refined,
-            on_graph(remat::rockmate, p, options.rockmate),
-            hierarchical,
-            on_graph(remat::offload, p, options.offload),
-            on_graph(remat::pofo, p, options.pofo),
-            automatic};
-  return {on_graph_by(remat::no_remat_solver::name, p, best_order),
-          on_graph(remat::chen_sqrt, p, options.chen_sqrt),
-          on_graph(remat::chen_greedy, p, options.chen_greedy),
-          on_graph(remat::revolve, p, options.revolve),
-          on_graph(remat::rotor, p, options.rotor),
-          on_graph(remat::rockmate, p, options.rockmate),
-          on_graph(remat::evict, p, options.evict),
-          on_graph(remat::twremat, p, options.twremat),
-          hierarchical,
-#ifdef REMAT_HAVE_CBC
-          on_graph(remat::checkmate, p, options.checkmate),
-#endif
-          refined_by_name,
-          exact,
-          automatic};
+  std::vector<named_solver> all;
+  const bool has_link = p.link().has_value();
+  for_each_solver([&]<class Row>(const Row& row) {
+    if (!is_for(row.traits.domain, has_link)) return;
+    const auto& own = options.of<typename Row::options_type>();
+    all.push_back(has_link ? on_graph(program_solver(row.with_copies), p, own)
+                           : on_graph(program_solver(row.solver), p, own));
+    all.back().is_in_all = has_link || !row.traits.is_for_experts;
+  });
+  return all;
 }
 
 /// All solvers for a chain.

@@ -19,7 +19,6 @@ options=$(options_of)
 solvers=$({ "$program" "$graph" --budget 0.5 --solver nobody 2>&1 || true; } |
   sed 's/.*expected //; s/ or /, /; s/,//g' | tr ' ' '\n' | sort | tr '\n' ' ')
 also() { case $solvers in *$1*) ;; *) solvers=$(echo "$solvers $1" | tr -s ' ' '\n' | sort | tr '\n' ' ' | sed 's/^ //') ;; esac }
-also checkmate
 also offload # with --link
 also pofo # with --link
 case $("$program" "$graph" --budget 1.0 --link latency=0 --solver nobody 2>&1 || true) in *offload*) ;; *) fail "a solver" offload none ;; esac
@@ -34,14 +33,14 @@ in_bash() {  # WORD…: the completions of the last word
   printf '%s\n' "${COMPREPLY[@]}" | sort | tr '\n' ' '
 }
 expect "options" "$options" "$(in_bash --)"
-expect "an option" "--list-options " "$(in_bash --lis)"
+expect "an option" "--list-options " "$(in_bash --list-o)"
 expect "options of sweep" "$(options_of sweep)" "$(in_bash sweep "$graph" --)"
 expect "options of merge" "$(options_of merge)" "$(in_bash merge --)"
 expect "an option of sweep" "--schedules " "$(in_bash sweep --sch)"
 expect "solvers of sweep" "evict " "$(in_bash sweep "$graph" --solver ev)"
 expect "a command" "sweep " "$(in_bash swee)"
 expect "no command" "" "$(in_bash "$graph" swee | tr -d ' ')"
-expect "two options" "--link --list-options " "$(in_bash --li)"
+expect "three options" "--link --list-options --list-solvers " "$(in_bash --li)"
 expect "solvers" "$solvers" "$(in_bash --solver "")"
 expect "a list of solvers" "evict,rockmate evict,rotor " "$(in_bash --solver evict,ro)"
 expect "after =" "evict " "$(in_bash --solver = ev)"

@@ -361,7 +361,7 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--host-budget=-1"}, "is negative"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--streams", "2"}, "--streams"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "twremat"},
-       "no_remat, evict, refined, rockmate, hiremate, offload, pofo, auto or all"},
+       "no_remat, rockmate, evict, hiremate, refined, offload, pofo, auto or all"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--improve"}, "--improve"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "offload", "--option", "offload.budgets=0"},
        "at least 1"},
@@ -370,7 +370,7 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{chain_file, "--budget", "0.5", "--solver", "pofo"}, "--link"},
       {{toy, "--budget", "0.5", "--link", "in=1e9", "--solver", "exact"}, "auto or all"},
       {{chain_file, "--budget", "0.5", "--link", "in=1e9", "--solver", "rotor"},
-       "no_remat, evict, refined, rockmate, hiremate, offload, pofo, auto or all"},
+       "no_remat, rockmate, evict, hiremate, refined, offload, pofo, auto or all"},
       {{toy, "--budget", "0.5", "--cost", "guess"}, "guess"},
       {{toy, "--budget", "0.5", "--solver", "evict", "--out", "-"}, "--json: another option writes to standard output"},
       {{toy, "--budget", "0.5", "--cost", "measured"}, "time_us"},
@@ -619,8 +619,8 @@ TEST_CASE("output that cannot be written: exit status 1, and a line on standard 
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   };
   const std::string solve = "'" + toy + "' --budget 1.0 --solver no_remat ";
-  for (const std::string& arguments :
-       {solve, solve + "--json", std::string("--help"), std::string("--version"), std::string("--list-options")}) {
+  for (const std::string& arguments : {solve, solve + "--json", std::string("--help"), std::string("--version"),
+                                       std::string("--list-options"), std::string("--list-solvers")}) {
     CAPTURE(arguments);
     CHECK(status_of(arguments + " > /dev/full") == 1);
     CHECK(slurp(folder.file("err")) == "remat-plan: standard output: cannot be written\n");
@@ -780,6 +780,32 @@ TEST_CASE("the table fits the width that COLUMNS says") {
     for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(remat::text_table::width(line) <= 70, line);
   }
   CHECK(narrow.out.find("found by") != std::string::npos);
+}
+
+TEST_CASE("--list-solvers names every solver that --solver takes, what it is for, and its header") {
+  if (!built()) return;
+  const result list = run({"--list-solvers"});
+  CHECK(list.status == 0);
+  CHECK(list.err.empty());
+  std::istringstream lines(list.out);
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  std::size_t count = 0;
+  while (std::getline(lines, line)) {
+    CAPTURE(line);
+    ++count;
+    const std::string name = line.substr(0, line.find(' '));
+    const std::size_t page = line.find("remat/method/");
+    REQUIRE(page != std::string::npos);
+    CHECK(std::filesystem::exists(std::string(REMAT_TEST_DATA) + "/../../include/" + line.substr(page)));
+    const bool is_for_links = line.find("(--link)") != std::string::npos;
+    std::vector<std::string> solve{toy, "--budget", "1.0", "--solver", name, "--work", "100"};
+    if (is_for_links) CHECK(run(solve).status == 2);
+    if (is_for_links) solve.insert(solve.end(), {"--link", "in=1e9,out=1e9"});
+    CHECK(run(solve).status == 0);
+  }
+  CHECK(count >= 14);
 }
 
 TEST_CASE("--list-options names every option, its default and its type; --option sets it") {
@@ -1280,7 +1306,7 @@ TEST_CASE("with --link, `all` names the solvers that know copies; larger budgets
   for (std::size_t i = 0; i < lines.size(); ++i) {
     check_line(lines[i], true);
     CHECK(lines[i]["solver"] ==
-          std::array{"no_remat", "evict", "refined", "rockmate", "hiremate", "offload", "pofo", "auto"}[i / 3]);
+          std::array{"no_remat", "rockmate", "evict", "hiremate", "refined", "offload", "pofo", "auto"}[i / 3]);
   }
   CHECK(lines[0]["status"] == "optimal");
   CHECK(lines[0]["host_peak_bytes"] == 0);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 # cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp, solvers.hpp and
 # execute.hpp together include every public header that needs the standard library alone, and no other; solvers.hpp has
-# those of bound/, refine/, treewidth/, hierarchy/, mip/, method/ and solver/ (but for what describes solvers and
-# solutions), execute.hpp those of memory/ and execute/. src.hpp includes every definition in impl/ that needs the standard
+# those of bound/, refine/, treewidth/, hierarchy/, mip/ and solver/ (but for what describes solvers and solutions), and
+# method/registry.hpp, which has those of method/; execute.hpp has those of memory/ and execute/. src.hpp includes every definition in impl/ that needs the standard
 # library alone, src_COMPONENT.hpp those of each further component. docs/README.md lists every public header, with a link, below
 # the heading of its room;
 # the headers to which docs/CHANGELOG.md sends users of earlier ones are there.
@@ -32,7 +32,9 @@ foreach(header IN LISTS headers)
   if(NOT component STREQUAL "core" OR header MATCHES "^(remat|solvers|execute|src)\\.hpp$|/(detail|impl)/")
     continue()
   endif()
-  if(header MATCHES "^((bound|refine|treewidth|hierarchy|mip|method|solver)/|io/pace)" AND NOT header MATCHES "^solver/(concepts|solution|figures|chain_solution)\\.hpp$")
+  if(header MATCHES "^method/" AND NOT header STREQUAL "method/registry.hpp")
+    list(APPEND expected_method/registry "${header}")
+  elseif(header MATCHES "^((bound|refine|treewidth|hierarchy|mip|method|solver)/|io/pace)" AND NOT header MATCHES "^solver/(concepts|solution|figures|chain_solution)\\.hpp$")
     list(APPEND expected_solvers "${header}")
   elseif(header MATCHES "^(memory|execute)/")
     list(APPEND expected_execute "${header}")
@@ -43,13 +45,16 @@ endforeach()
 
 list(REMOVE_DUPLICATES compiled_components)
 list(TRANSFORM compiled_components PREPEND src_)
-foreach(umbrella remat solvers execute src ${compiled_components})
+foreach(umbrella remat solvers execute src method/registry ${compiled_components})
   file(STRINGS "${INCLUDE}/${umbrella}.hpp" included REGEX "^#include \"remat/")
   list(TRANSFORM included REPLACE "^#include \"remat/([^\"]+)\".*" "\\1")
   set(missing ${expected_${umbrella}})
   list(REMOVE_ITEM missing ${included})
   set(extra ${included})
   list(REMOVE_ITEM extra ${expected_${umbrella}})
+  if(umbrella STREQUAL "method/registry")
+    list(FILTER extra INCLUDE REGEX "^method/")
+  endif()
   foreach(header IN LISTS missing)
     message(SEND_ERROR "${umbrella}.hpp lacks:  #include \"remat/${header}\"")
   endforeach()

@@ -13,8 +13,8 @@
 
 #include "laws/solvers.hpp"
 #include "remat/core/option.hpp"
-#include "remat/method/offload.hpp"
-#include "remat/method/pofo.hpp"
+#include "remat/method/registry.hpp"
+#include "remat/mip/branch_and_bound.hpp"
 
 using namespace remat;
 
@@ -28,6 +28,11 @@ std::string text_of(const std::filesystem::path& path) {
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
+}
+
+/// True if the header `method/FILE.hpp` declares `struct NAME`.
+bool has_struct(const std::string& file, const std::string& name) {
+  return text_of(root / "include/remat/method" / (file + ".hpp")).find("struct " + name + " {") != std::string::npos;
 }
 
 /// The names of the scalar fields that the header `method/FILE.hpp` declares in `struct NAME`.
@@ -94,21 +99,15 @@ class page {
 
 TEST_CASE("every scalar option has a record, and the page of options is that of the records") {
   page p;
-  p.add<no_remat_options>("no_remat", "no_remat", "no_remat_options");
-  p.add<chen_greedy_options>("chen_greedy", "chen", "chen_greedy_options");
-  p.add<revolve_options>("revolve", "revolve", "revolve_options");
-  p.add<evict_options>("evict", "evict", "evict_options");
-  p.add<exact_options>("exact", "exact", "exact_options");
-  p.add<refined_options>("refined", "refined", "refined_options");
-  p.add<rotor_options>("rotor", "rotor", "rotor_options");
-  p.add<pofo_options>("pofo", "pofo", "pofo_options");
-  p.add<rockmate_options>("rockmate", "rockmate", "rockmate_options");
-  p.add<twremat_options>("twremat", "twremat", "twremat_options");
-  p.add<checkmate_options>("checkmate", "checkmate", "checkmate_options");
-  p.add<hiremate_options>("hiremate", "hiremate", "hiremate_options");
-  p.add<offload_options>("offload", "offload", "offload_options");
-  p.add<automatic_options>("auto", "automatic", "automatic_options");
-  CHECK(declared("chen", "chen_sqrt_options").empty());  // has no settings, and so no records
+  for_each_solver(branch_and_bound, [&]<class Row>(const Row& row) {
+    using options = typename Row::options_type;
+    const std::string header(row.traits.page), solver(row.name);
+    const std::string name = (has_struct(header, solver + "_options") ? solver : header) + "_options";
+    if (describe_options<options>().empty())  // no settings, and so no records
+      CHECK(declared(header, name).empty());
+    else
+      p.add<options>(solver, header, name);
+  });
 
   const std::filesystem::path file = root / "docs/options.md";
   if (std::getenv("REMAT_WRITE_PAGES") != nullptr) std::ofstream(file) << p.text();

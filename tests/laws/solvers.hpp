@@ -2,28 +2,19 @@
 #pragma once
 
 /// \file
-/// The one list of all solvers, for the laws that each of them keeps (docs/laws.md) and for throughput_bench.
+/// All solvers as functions, for the laws that each of them keeps (docs/laws.md) and for throughput_bench.
 
+#include <cstddef>
 #include <functional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "remat/core/run.hpp"
-#include "remat/method/automatic.hpp"
 #include "remat/method/cbc.hpp"
-#include "remat/method/chen.hpp"
-#include "remat/method/evict.hpp"
-#include "remat/method/evict_with_copies.hpp"
-#include "remat/method/exact.hpp"
-#include "remat/method/no_remat.hpp"
-#include "remat/method/offload.hpp"
-#include "remat/method/pofo.hpp"
-#include "remat/method/refined.hpp"
-#include "remat/method/revolve.hpp"
-#include "remat/method/rockmate.hpp"
-#include "remat/method/rotor.hpp"
-#include "remat/method/twremat.hpp"
+#include "remat/method/registry.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/concepts.hpp"
@@ -43,7 +34,7 @@ requires solver_for<Solver, problem>
 [[nodiscard]] law_solver law_solver_of(std::string name, const Solver& solver,
                                        typename Solver::options_type options = {}) {
   return {std::move(name), std::string(Solver::name),
-          [&solver, options = std::move(options)](const problem& p, const run_control& run) {
+          [solver, options = std::move(options)](const problem& p, const run_control& run) {
             typename Solver::options_type now = options;
             now.run = run;
             return solver(p, now);
@@ -53,32 +44,35 @@ requires solver_for<Solver, problem>
 inline constexpr auto checkmate_own = checkmate_with(branch_and_bound);
 inline constexpr auto hiremate_own = hiremate_with(branch_and_bound);
 
-/// Every solver of graphs. A new solver gets one line here, and so all the laws.
+/// Every solver of graphs, of `registered_solvers`: a new one gets all the laws by its row there. Those that take a
+/// backend come with the library's own and with CBC.
 [[nodiscard]] inline std::vector<law_solver> all_solvers() {
-  return {
-      law_solver_of("no_remat", no_remat),
-      law_solver_of("no_remat (reorder)", no_remat, {.reorder = true}),
-      law_solver_of("chen_sqrt", chen_sqrt),
-      law_solver_of("chen_greedy", chen_greedy),
-      law_solver_of("revolve", revolve),
-      law_solver_of("evict", evict),
-      law_solver_of("evict (copies)", evict_with_copies),
-      law_solver_of("evict (random)", evict, {.random_passes = 1'000'000}),
-      law_solver_of("exact", exact),
-      law_solver_of("refined", refined),
-      law_solver_of("offload", offload),
-      law_solver_of("rotor", rotor),
-      law_solver_of("pofo", pofo),
-      law_solver_of("rotor (improve)", rotor, {.improve = by_refinement}),
-      law_solver_of("rockmate", rockmate),
-      law_solver_of("rockmate (improve)", rockmate, {.improve = by_refinement}),
-      law_solver_of("twremat", twremat),
-      law_solver_of("checkmate (own)", checkmate_own),
-      law_solver_of("checkmate (CBC)", checkmate),
-      law_solver_of("hiremate (own)", hiremate_own),
-      law_solver_of("hiremate (CBC)", hiremate),
-      law_solver_of("auto", automatic),
+  std::vector<law_solver> all;
+  const auto add = [&](const auto& row, const std::string& kind) {
+    const std::string name(row.name);
+    all.push_back(law_solver_of(name + kind, row.solver));
+    if constexpr (!std::is_same_v<decltype(row.solver), decltype(row.with_copies)>)
+      all.push_back(law_solver_of(name + " (copies)", row.with_copies));
   };
+  constexpr auto own = registered_solvers(branch_and_bound);
+  constexpr auto cbc = registered_solvers(cbc_backend{});
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    const auto add_both = [&](const auto& by_own, const auto& by_cbc) {
+      // `auto` tries both backends in its own tests.
+      constexpr bool takes_backend = !std::is_same_v<decltype(by_own), decltype(by_cbc)>;
+      if (!takes_backend || by_own.name == automatic_solver::name) return add(by_own, "");
+      add(by_own, " (own)");
+      add(by_cbc, " (CBC)");
+    };
+    (add_both(std::get<I>(own), std::get<I>(cbc)), ...);
+  }
+  (std::make_index_sequence<std::tuple_size_v<decltype(own)>>());
+  // Other ways to run some of them.
+  all.push_back(law_solver_of("no_remat (reorder)", no_remat, {.reorder = true}));
+  all.push_back(law_solver_of("evict (random)", evict, {.random_passes = 1'000'000}));
+  all.push_back(law_solver_of("rotor (improve)", rotor, {.improve = by_refinement}));
+  all.push_back(law_solver_of("rockmate (improve)", rockmate, {.improve = by_refinement}));
+  return all;
 }
 
 }  // namespace remat::test

@@ -6,7 +6,7 @@ _remat_plan() {
   case ${COMP_WORDS[1]} in sweep | merge) [[ $COMP_CWORD -gt 1 ]] && command=${COMP_WORDS[1]} ;; esac
   if [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD - 2]}; fi # --solver=evict is three words
   case $previous in
-    --solver) words="auto all no_remat chen_sqrt chen_greedy revolve evict rotor rockmate twremat hiremate checkmate refined exact offload pofo" ;;
+    --solver) words="all $("$program" --list-solvers 2>/dev/null | sed -n '3,$s/^\([a-z_]*\)  .*/\1/p')" ;;
     --bind) words="peak arena" ;;
     --preset) words="fast balanced paper" ;;
     --cost) words="measured roofline flops linear unit" ;;

@@ -16,13 +16,13 @@
 #include "remat/core/id.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/launch_plan.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "shared/stand_in.hpp"
 
 namespace remat_run {
 
@@ -30,7 +30,7 @@ struct run_options {
   std::uint32_t threads = 1;
   std::uint64_t steps = 1;  ///< training steps
   std::uint64_t seed = 1;   ///< of the first training step, and of the content of parameters and inputs
-  remat::stand_in_options kernels{};
+  shared::stand_in_options kernels{};
   remat::memory_plan_options memory{};
   std::optional<remat::host_link> link{};  ///< whose time the copies take; empty: that of the problem's
 };
@@ -52,9 +52,9 @@ struct run_result {
 
 /// One allocation of `virtual_memory`.
 struct virtual_block {
-  remat::virtual_memory& from;
+  shared::virtual_memory& from;
   std::span<std::byte> bytes;
-  virtual_block(remat::virtual_memory& m, std::size_t n)
+  virtual_block(shared::virtual_memory& m, std::size_t n)
       : from(m), bytes(static_cast<std::byte*>(m.allocate(n, alignof(std::max_align_t))), n) {}
   virtual_block(const virtual_block&) = delete;
   virtual_block& operator=(const virtual_block&) = delete;
@@ -73,7 +73,7 @@ struct virtual_block {
   const remat::problem within = unlimited(p.link());
   run_result out;
   const remat::check_report report = remat::check(within, plan);
-  remat::stand_in_kernels kernels(graph, unlimited(options.link ? options.link : p.link()), options.kernels);
+  shared::stand_in_kernels kernels(graph, unlimited(options.link ? options.link : p.link()), options.kernels);
   remat::launch_options how;
   how.streams = plan.has_copies() ? 1 : options.threads;
   how.memory = options.memory;
@@ -90,7 +90,7 @@ struct virtual_block {
   out.critical_path = launches.assignment().critical_path;
   for (std::size_t i = 0; i < launches.size(); ++i) out.waits += launches.waits(i).size();
 
-  remat::virtual_memory memory;
+  shared::virtual_memory memory;
   std::map<std::uint32_t, virtual_block> resident;
   remat::host_options on;
   on.memory = &memory;

@@ -8,6 +8,5 @@
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"

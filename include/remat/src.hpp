@@ -14,7 +14,6 @@
 #include "remat/cost/impl/models.hpp"
 #include "remat/execute/impl/fit_arena.hpp"
 #include "remat/execute/impl/launch_plan.hpp"
-#include "remat/execute/impl/stand_in.hpp"
 #include "remat/graph/impl/training_graph.hpp"
 #include "remat/hierarchy/impl/hierarchy.hpp"
 #include "remat/hierarchy/impl/partition.hpp"

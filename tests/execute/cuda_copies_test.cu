@@ -13,11 +13,11 @@
 
 #include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/cuda_stand_in.cuh"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "shared/cuda_stand_in.cuh"
+#include "shared/stand_in.hpp"
 #include "support/copy_schedules.hpp"
 #include "support/device_step.cuh"
 #include "support/random_graph.hpp"
@@ -35,7 +35,7 @@ struct example {
   problem p;
   schedule plan;
   test::placed device, host;
-  stand_in_kernels values;
+  shared::stand_in_kernels values;
 
   example(std::uint64_t seed, std::uint32_t operations, std::uint32_t bytes)
       : graph(test::random_graph(seed, {.operations = operations, .most_bytes = bytes})),
@@ -56,12 +56,12 @@ struct example {
 };
 
 struct residents : test::device_residents {
-  residents(const example& x, const cuda_stand_in_kernels& kernels, std::uint64_t seed)
+  residents(const example& x, const shared::cuda_stand_in_kernels& kernels, std::uint64_t seed)
       : device_residents(x.graph, x.p, kernels, seed) {}
 };
 
 template <class Executor>
-void check_outputs(const example& x, const Executor& run, const stand_in_values& expected) {
+void check_outputs(const example& x, const Executor& run, const shared::stand_in_values& expected) {
   test::check_outputs(x.graph, x.values, run, expected);
 }
 
@@ -73,13 +73,13 @@ TEST_CASE("random schedules with copies leave the values of the listed order, ea
     CAPTURE(seed);
     const example x(seed, 4 + static_cast<std::uint32_t>(seed % 16), seed % 3 == 0 ? 1U << 20U : 4096U);
     // With delays, a stream falls behind the others by more than its work takes: a missing wait would show.
-    cuda_stand_in_kernels kernels(x.graph, x.p, {.delay = seed % 2 == 0 ? 2e-4 : 0, .delay_seed = seed});
+    shared::cuda_stand_in_kernels kernels(x.graph, x.p, {.delay = seed % 2 == 0 ? 2e-4 : 0, .delay_seed = seed});
     const residents memory(x, kernels, seed);
     cuda_executor run(x.launches(), std::ref(kernels));
     memory.bind_all(run);
     for (const launch& l : run.plan().launches()) copies += l.is_copy();
     const cuda_stream stream = make_cuda_stream();
-    const stand_in_values expected = x.values.expected(5, seed);
+    const shared::stand_in_values expected = x.values.expected(5, seed);
     const auto check = [&] {
       throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
       kernels.require_no_mistake();
@@ -97,7 +97,7 @@ TEST_CASE("random schedules with copies leave the values of the listed order, ea
 TEST_CASE("debug modes let right schedules with copies pass") {
   for (const cuda_debug debug : {cuda_debug::synchronize, cuda_debug::poison, cuda_debug::check_writes}) {
     const example x(5, 12, 4096);
-    cuda_stand_in_kernels kernels(x.graph, x.p);
+    shared::cuda_stand_in_kernels kernels(x.graph, x.p);
     const residents memory(x, kernels, 5);
     cuda_executor run(x.launches(), std::ref(kernels), {.debug = debug});
     memory.bind_all(run);
@@ -128,7 +128,7 @@ TEST_CASE("copies run beside the computes, eager and replayed") {
   plan.compute(last);
   const problem p = problem(g, measured_cost{}).with_link({});
   const launch_plan launches(g, p, plan);
-  cuda_stand_in_kernels kernels(g, p, {.burn = 1});
+  shared::cuda_stand_in_kernels kernels(g, p, {.burn = 1});
   cuda_executor run(launches, std::ref(kernels), {.timing = true});
   const auto overlap = [&](std::size_t copy, std::size_t compute) {
     throw_on_cuda_error(cudaDeviceSynchronize());

@@ -13,10 +13,10 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/cuda_stand_in.cuh"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
+#include "shared/cuda_stand_in.cuh"
+#include "shared/stand_in.hpp"
 #include "support/device_step.cuh"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
@@ -36,7 +36,7 @@ struct example {
   problem p;
   schedule plan;
   test::placed placed;
-  stand_in_kernels values;
+  shared::stand_in_kernels values;
   std::optional<test::device_residents> residents{};
 
   example(std::uint64_t seed, std::uint32_t operations)
@@ -50,7 +50,7 @@ struct example {
     return launch_plan(graph, p, plan.steps, {placed.offsets, placed.arena_bytes, alignment}, streams);
   }
   template <class Executor>
-  void bind(const cuda_stand_in_kernels& kernels, Executor& run, std::uint64_t seed) {
+  void bind(const shared::cuda_stand_in_kernels& kernels, Executor& run, std::uint64_t seed) {
     residents.emplace(graph, p, kernels, seed);
     residents->bind_all(run);
   }
@@ -67,7 +67,7 @@ TEST_CASE("steps whose kernels come early and late leave the values that arithme
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
     example x(seed, 10 + static_cast<std::uint32_t>(seed % 20));
-    const cuda_stand_in_kernels kernels(x.graph, x.p, {.delay = longest, .delay_seed = seed});
+    const shared::cuda_stand_in_kernels kernels(x.graph, x.p, {.delay = longest, .delay_seed = seed});
     cuda_executor run(x.launches(static_cast<std::uint32_t>(2 + seed % 3)), std::ref(kernels));
     x.bind(kernels, run, seed);
     for (std::uint64_t step = 0; step < 3; ++step) run.run(stream.get(), step);  // behind one another
@@ -98,10 +98,10 @@ TEST_CASE("with delays, a consumer on a stream that does not wait is noticed" * 
   plan.compute(op_id{1});
   const std::vector<std::int64_t> at{0, 4096};
   const cuda_stream stream = make_cuda_stream(), other = make_cuda_stream();
-  const stand_in_kernels values(g, p);
+  const shared::stand_in_kernels values(g, p);
   std::size_t noticed = 0;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const cuda_stand_in_kernels kernels(g, p, {.delay = longest, .delay_seed = seed});
+    const shared::cuda_stand_in_kernels kernels(g, p, {.delay = longest, .delay_seed = seed});
     cuda_executor run(launch_plan(g, p, plan.steps, {at, 8192, alignment}), [&](cuda_call c) {
       if (index(c.operation) == 1) c.stream = other.get();
       kernels(c);
@@ -112,7 +112,7 @@ TEST_CASE("with delays, a consumer on a stream that does not wait is noticed" * 
     throw_on_cuda_error(cudaDeviceSynchronize());
     std::vector<std::byte> got(4096);
     throw_on_cuda_error(cudaMemcpy(got.data(), run.output(b).data(), got.size(), cudaMemcpyDeviceToHost));
-    bool wrong = stand_in_kernels::value(got) != values.expected(seed, 0).tensors[index(b)];
+    bool wrong = shared::stand_in_kernels::value(got) != values.expected(seed, 0).tensors[index(b)];
     try {
       kernels.require_no_mistake();
     } catch (const error&) {
@@ -126,5 +126,5 @@ TEST_CASE("with delays, a consumer on a stream that does not wait is noticed" * 
 TEST_CASE("a delay is finite and not negative") {
   const example x(1, 4);
   for (const double delay : {-1.0, std::numeric_limits<double>::infinity(), std::nan("")})
-    CHECK_THROWS_AS(cuda_stand_in_kernels(x.graph, x.p, {.delay = delay}), bad_argument);
+    CHECK_THROWS_AS(shared::cuda_stand_in_kernels(x.graph, x.p, {.delay = delay}), bad_argument);
 }

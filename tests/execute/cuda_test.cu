@@ -17,11 +17,11 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/cuda_profile.cuh"
-#include "remat/execute/cuda_stand_in.cuh"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
+#include "shared/cuda_stand_in.cuh"
+#include "shared/stand_in.hpp"
 #include "support/device_step.cuh"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
@@ -44,7 +44,7 @@ struct example {
   problem p;
   schedule plan;
   test::placed placed;
-  stand_in_kernels values;
+  shared::stand_in_kernels values;
 
   example(std::uint64_t seed, std::uint32_t operations, std::uint32_t bytes)
       : graph(test::random_graph(seed, {.operations = operations, .most_bytes = bytes})),
@@ -59,12 +59,12 @@ struct example {
 };
 
 struct residents : test::device_residents {
-  residents(const example& x, const cuda_stand_in_kernels& kernels, std::uint64_t seed)
+  residents(const example& x, const shared::cuda_stand_in_kernels& kernels, std::uint64_t seed)
       : device_residents(x.graph, x.p, kernels, seed) {}
 };
 
 template <class Executor>
-void check_outputs(const example& x, const Executor& run, const stand_in_values& expected) {
+void check_outputs(const example& x, const Executor& run, const shared::stand_in_values& expected) {
   test::check_outputs(x.graph, x.values, run, expected);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("steps on several streams leave the values that arithmetic expects") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     const example x(seed, 6 + static_cast<std::uint32_t>(seed % 30), seed % 3 == 0 ? 20 : 100'000);
-    const cuda_stand_in_kernels kernels(x.graph, x.p);
+    const shared::cuda_stand_in_kernels kernels(x.graph, x.p);
     const residents memory(x, kernels, seed);
     cuda_executor run(x.launches(static_cast<std::uint32_t>(1 + seed % 4)), std::ref(kernels));
     memory.bind_all(run);
@@ -126,7 +126,7 @@ TEST_CASE("steps on several streams leave the values that arithmetic expects") {
       run.run(stream.get(), step);
       throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
       kernels.require_no_mistake();
-      const stand_in_values expected = x.values.expected(step, seed);
+      const shared::stand_in_values expected = x.values.expected(step, seed);
       check_outputs(x, run, expected);
       const std::vector<std::uint64_t> hashes = kernels.hashes_of_operations();
       for (std::size_t o = 0; o < hashes.size(); ++o)
@@ -140,7 +140,7 @@ TEST_CASE("a captured step is replayed a thousand times, each with its seed, and
   const cuda_stream stream = make_cuda_stream();
   const example x(29, 40, 20'000);
   const cuda_seed seed;
-  const cuda_stand_in_kernels kernels(x.graph, x.p, {.seed = &seed});
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p, {.seed = &seed});
   const residents memory(x, kernels, 5);
   cuda_executor run(x.launches(3), std::ref(kernels), {.seed = &seed});
   memory.bind_all(run);
@@ -166,7 +166,7 @@ TEST_CASE("a captured step is replayed a thousand times, each with its seed, and
 TEST_CASE("what may overlap does: the makespan is within 5 % of the simulated one" * uninstrumented) {
   const cuda_stream stream = make_cuda_stream();
   const diamond x;
-  const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
   for (const std::uint32_t streams : {1U, 2U}) {
     CAPTURE(streams);
     cuda_executor run(x.launches(streams), std::ref(kernels));
@@ -187,7 +187,7 @@ TEST_CASE("what may overlap does: the makespan is within 5 % of the simulated on
 TEST_CASE("a run returns before its work has ended" * uninstrumented) {
   const cuda_stream stream = make_cuda_stream();
   const diamond x;
-  const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
   cuda_executor run(x.launches(2), std::ref(kernels));
   run.run(stream.get());
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
@@ -199,7 +199,7 @@ TEST_CASE("a run returns before its work has ended" * uninstrumented) {
 TEST_CASE("times of the launches are those that the kernels took, eager and replayed" * uninstrumented) {
   const cuda_stream stream = make_cuda_stream();
   const diamond x;
-  const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1});
   cuda_executor run(x.launches(2), std::ref(kernels), {.timing = true});
   const auto check = [&] {
     throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
@@ -222,7 +222,7 @@ TEST_CASE("times of the launches are those that the kernels took, eager and repl
 TEST_CASE("a launch that the runtime refuses is named, in a run and in a capture; the executor is usable after") {
   const cuda_stream stream = make_cuda_stream();
   const diamond x;
-  const cuda_stand_in_kernels good(x.graph, x.p);
+  const shared::cuda_stand_in_kernels good(x.graph, x.p);
   bool bad = true;
   cuda_executor run(x.launches(2), [&](const cuda_call& c) {
     if (bad && index(c.operation) == 2)
@@ -258,13 +258,13 @@ TEST_CASE("a launch that the runtime refuses is named, in a run and in a capture
   captured.launch(stream.get());
   throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
   good.require_no_mistake();
-  CHECK(stand_in_kernels::value(fetch(run.output(x.d))) ==
-        stand_in_kernels(x.graph, x.p).expected(3, 0).tensors[index(x.d)]);
+  CHECK(shared::stand_in_kernels::value(fetch(run.output(x.d))) ==
+        shared::stand_in_kernels(x.graph, x.p).expected(3, 0).tensors[index(x.d)]);
 }
 
 TEST_CASE("a kernel that waits during a capture is named, and the streams can be captured again") {
   const diamond x;
-  const cuda_stand_in_kernels good(x.graph, x.p);
+  const shared::cuda_stand_in_kernels good(x.graph, x.p);
   bool waits = true;
   cuda_executor run(x.launches(2), [&](const cuda_call& c) {
     if (waits && index(c.operation) == 1) throw_on_cuda_error(cudaStreamSynchronize(c.stream), "waiting");
@@ -286,9 +286,9 @@ TEST_CASE("a kernel that waits during a capture is named, and the streams can be
 TEST_CASE("arenas from a pool and of the caller; poison before and behind") {
   const cuda_stream stream = make_cuda_stream();
   const example x(11, 20, 3'000);
-  const cuda_stand_in_kernels kernels(x.graph, x.p);
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p);
   const residents memory(x, kernels, 2);
-  const stand_in_values expected = x.values.expected(1, 2);
+  const shared::stand_in_values expected = x.values.expected(1, 2);
   const auto bytes = static_cast<std::size_t>(x.placed.arena_bytes);
   cuda_memory mine(bytes);
   const auto check = [&](cuda_options options) {
@@ -313,7 +313,7 @@ TEST_CASE("a captured step gets other inputs and outputs, and needs no new insta
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     const example x(seed, 16, 200);
-    const cuda_stand_in_kernels kernels(x.graph, x.p);
+    const shared::cuda_stand_in_kernels kernels(x.graph, x.p);
     const residents inputs[] = {{x, kernels, 1}, {x, kernels, 2}};
     std::vector<tensor_id> outputs;
     for (const tensor_id t : x.graph.final_outputs())
@@ -341,9 +341,9 @@ TEST_CASE("a captured step gets other inputs and outputs, and needs no new insta
     captured.launch(stream.get());
     throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
     for (const std::size_t which : {0, 1}) {
-      const stand_in_values expected = x.values.expected(5 + which, 1 + which);
+      const shared::stand_in_values expected = x.values.expected(5 + which, 1 + which);
       for (std::size_t i = 0; i < outputs.size(); ++i)
-        CHECK(stand_in_kernels::value(fetch(memory[which][i].bytes())) == expected.tensors[index(outputs[i])]);
+        CHECK(shared::stand_in_kernels::value(fetch(memory[which][i].bytes())) == expected.tensors[index(outputs[i])]);
     }
     kernels.require_no_mistake();
   }
@@ -354,7 +354,7 @@ TEST_CASE("a captured step is a child graph of the caller's graph, and of a capt
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     const example x(seed, 20, 400);
-    const cuda_stand_in_kernels kernels(x.graph, x.p);
+    const shared::cuda_stand_in_kernels kernels(x.graph, x.p);
     const residents inputs[] = {{x, kernels, 1}, {x, kernels, 2}};
     cuda_executor run(x.launches(static_cast<std::uint32_t>(1 + seed % 3)), std::ref(kernels));
     inputs[0].bind_all(run);
@@ -394,7 +394,7 @@ TEST_CASE("the plan's streams and the captured one are the caller's, with priori
   const cuda_stream stream = make_cuda_stream(cudaStreamNonBlocking, greatest);
   const cuda_stream blocking = make_cuda_stream(cudaStreamDefault, greatest), other = make_cuda_stream();
   const example x(3, 20, 200);
-  const cuda_stand_in_kernels kernels(x.graph, x.p);
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p);
   const residents inputs(x, kernels, 1);
   cuda_executor run(x.launches(3), std::ref(kernels), {.streams = {blocking.get(), other.get()}});
   inputs.bind_all(run);
@@ -417,7 +417,7 @@ TEST_CASE("the plan's streams and the captured one are the caller's, with priori
 TEST_CASE("an arena of a pool is used on other streams, and freed behind the work in flight") {
   const cuda_stream home = make_cuda_stream(), stream = make_cuda_stream();
   const example x(9, 20, 4000);
-  const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1e-4});
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1e-4});
   const residents inputs(x, kernels, 1);
   for (std::uint64_t i = 0; i < 20; ++i) {
     CAPTURE(i);
@@ -435,7 +435,7 @@ TEST_CASE("an arena of a pool is used on other streams, and freed behind the wor
 
 TEST_CASE("operations are measured by replays, the shortest by launches in a row" * uninstrumented) {
   const diamond x;
-  const cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1e-1});
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p, {.burn = 1e-1});
   cuda_executor run(x.launches(1), std::ref(kernels), {.timing = true});
   const profile_report report = profile(run);
   CHECK(report.runs == 10);
@@ -443,7 +443,7 @@ TEST_CASE("operations are measured by replays, the shortest by launches in a row
   const double seconds[] = {1e-3, 4e-3, 4e-3, 1e-3};
   for (std::size_t o = 0; o < 4; ++o) CHECK(report.times.seconds[o] == doctest::Approx(seconds[o]).epsilon(0.1));
   CHECK(report.step_seconds >= 1e-2);
-  const cuda_stand_in_kernels quick(x.graph, x.p);
+  const shared::cuda_stand_in_kernels quick(x.graph, x.p);
   cuda_executor short_run(x.launches(1), std::ref(quick), {.timing = true});
   const profile_report rows = profile(short_run, cuda_profile_options{.repeat_below = 1, .repeats = 10});
   for (const double s : rows.times.seconds) CHECK(s > 0);
@@ -451,7 +451,7 @@ TEST_CASE("operations are measured by replays, the shortest by launches in a row
 
 TEST_CASE("the arena is the only memory that a run takes" * uninstrumented) {
   const example x(13, 30, 1'000'000);
-  const cuda_stand_in_kernels kernels(x.graph, x.p);
+  const shared::cuda_stand_in_kernels kernels(x.graph, x.p);
   const residents memory(x, kernels, 2);
   cuda_executor run(x.launches(3), std::ref(kernels));
   memory.bind_all(run);
@@ -468,7 +468,7 @@ TEST_CASE("the arena is the only memory that a run takes" * uninstrumented) {
 
 TEST_CASE("stand-in kernels notice a word that is wrong") {
   const diamond x;
-  const cuda_stand_in_kernels good(x.graph, x.p);
+  const shared::cuda_stand_in_kernels good(x.graph, x.p);
   cuda_executor run(x.launches(1), [&](const cuda_call& c) {
     good(c);
     if (index(c.operation) == 1) throw_on_cuda_error(cudaMemsetAsync(c.outputs[0].data() + 512, 0x11, 3, c.stream));

@@ -13,11 +13,11 @@
 
 #include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "shared/stand_in.hpp"
 #include "support/copy_executions.hpp"
 #include "support/executions.hpp"
 #include "support/outputs_elsewhere.hpp"
@@ -67,7 +67,7 @@ TEST_CASE("a run and a binding allocate nothing, with any number of threads, wit
     const launch_options choice = test::some_outputs(p, seed, 50, 0);
     for (const std::uint32_t threads : {1U, 2U, 4U})
       for (const bool watched : {false, true}) {
-        stand_in_kernels kernels(graph, p);
+        shared::stand_in_kernels kernels(graph, p);
         const test::placed_elsewhere where(p, plan, choice, threads, seed);
         launch_plan launches(graph, p, plan.steps, where.layout(), where.options);
         test::own_outputs first(launches), second(launches);

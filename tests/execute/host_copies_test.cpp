@@ -19,12 +19,12 @@
 #include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/profile.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "shared/stand_in.hpp"
 #include "support/copy_executions.hpp"
 #include "support/executions.hpp"
 #include "support/outputs_elsewhere.hpp"
@@ -97,7 +97,7 @@ struct failing_copies {
   }
 };
 static_assert(copies_for<failing_copies, host_stream>);
-static_assert(copies_for<std::reference_wrapper<stand_in_kernels>, host_stream>);
+static_assert(copies_for<std::reference_wrapper<shared::stand_in_kernels>, host_stream>);
 static_assert(!copies_for<decltype(add_up), host_stream>);
 
 /// Counts allocations, and remembers their sizes.
@@ -167,9 +167,9 @@ TEST_CASE("the debug modes and checked inputs accept right schedules with copies
     memory.bind_all(run);
     own.bind_all(run);
     CHECK(run.run(seed).times.size() == run.plan().size());
-    const stand_in_values expected = e.kernels.expected(seed, seed);
+    const shared::stand_in_values expected = e.kernels.expected(seed, seed);
     for (const std::uint32_t t : e.p.graph().final_outputs)
-      CHECK(stand_in_kernels::value(run.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
+      CHECK(shared::stand_in_kernels::value(run.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
   }
 }
 

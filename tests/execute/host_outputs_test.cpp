@@ -19,11 +19,11 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "shared/stand_in.hpp"
 #include "support/executions.hpp"
 #include "support/outputs_elsewhere.hpp"
 #include "support/random_graph.hpp"
@@ -150,7 +150,7 @@ TEST_CASE("bound outputs hold what they would hold in the arena, for any schedul
     for (std::uint32_t threads = 1; threads <= 3; ++threads)
       for (const host_options& options : ways_to_run()) {
         const test::placed_elsewhere where(p, plan, test::some_outputs(p, seed, 60, 0), threads, seed);
-        stand_in_kernels kernels(graph, p);
+        shared::stand_in_kernels kernels(graph, p);
         launch_plan launches(graph, p, plan.steps, where.layout(), where.options);
         for (const allocation& x : launches.lives().allocations)
           made_again += !x.is_workspace() && launches.is_bound_output(static_cast<tensor_id>(x.tensor)) &&
@@ -196,7 +196,7 @@ TEST_CASE("accumulated outputs hold the sum of three micro-batches, byte by byte
     for (std::uint32_t threads = 1; threads <= 3; ++threads)
       for (const host_options& options : ways_to_run()) {
         const test::placed_elsewhere where(p, plan, choice, threads, seed);
-        stand_in_kernels kernels(graph, p);
+        shared::stand_in_kernels kernels(graph, p);
         launch_plan launches(graph, p, plan.steps, where.layout(), where.options);
         test::own_outputs own(launches);
         std::map<std::uint32_t, bytes> sums;
@@ -236,7 +236,7 @@ TEST_CASE("two executors on one arena, run by turns, leave the right outputs in 
     struct member {
       training_graph graph;
       problem p;
-      stand_in_kernels kernels;
+      shared::stand_in_kernels kernels;
       launch_plan plan;
       test::own_outputs own;
       member(training_graph g, const schedule& steps, const test::placed_elsewhere& where)
@@ -262,7 +262,7 @@ TEST_CASE("two executors on one arena, run by turns, leave the right outputs in 
     host_options shared;
     shared.arena = std::as_writable_bytes(std::span(arena));
     if (seed % 3 == 1) shared.debug = host_debug::every_launch;
-    using executor = host_executor<std::reference_wrapper<stand_in_kernels>>;
+    using executor = host_executor<std::reference_wrapper<shared::stand_in_kernels>>;
     executor a(members[0].plan, std::ref(members[0].kernels), shared);
     executor b(members[1].plan, std::ref(members[1].kernels), shared);
     std::mt19937_64 engine(seed);
@@ -279,9 +279,9 @@ TEST_CASE("two executors on one arena, run by turns, leave the right outputs in 
       last[which] = now;
       for (std::size_t other = 0; other < 2; ++other) {  // the other one's outputs are still there
         if (last[other] == 0) continue;
-        const stand_in_values expected = members[other].kernels.expected(last[other], last[other]);
+        const shared::stand_in_values expected = members[other].kernels.expected(last[other], last[other]);
         for (const auto& [t, own] : members[other].own.tensors()) {
-          CHECK(stand_in_kernels::value(own) == expected.tensors[t]);
+          CHECK(shared::stand_in_kernels::value(own) == expected.tensors[t]);
           members[other].kernels.verify(static_cast<tensor_id>(t), own);
         }
       }

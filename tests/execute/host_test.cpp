@@ -22,11 +22,11 @@
 
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "shared/stand_in.hpp"
 #include "support/executions.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
@@ -163,7 +163,7 @@ TEST_CASE("what a kernel throws leaves the run with the operation's name, and th
   const small_step s;
   for (const std::uint32_t threads : {1U, 2U, 3U}) {
     bool fails = true;
-    stand_in_kernels stand_in(s.graph, s.p);
+    shared::stand_in_kernels stand_in(s.graph, s.p);
     const auto kernels = [&](const host_call& c) {
       if (fails && c.operation == s.third) throw std::runtime_error("no such file");
       stand_in(c);
@@ -183,7 +183,7 @@ TEST_CASE("what a kernel throws leaves the run with the operation's name, and th
       }
       fails = false;
       CHECK(run.run(9).status == run_status::done);
-      CHECK(stand_in_kernels::value(run.output(s.d)) == stand_in.expected(9, 1).tensors[index(s.d)]);
+      CHECK(shared::stand_in_kernels::value(run.output(s.d)) == stand_in.expected(9, 1).tensors[index(s.d)]);
       fails = true;
     }
   }
@@ -196,7 +196,7 @@ TEST_CASE("with several threads the others stop, nobody waits for ever, and of s
     const schedule plan = test::random_schedule(p, seed).plan;
     if (!check(p, plan).valid()) continue;
     const test::placed where = test::random_layout(lifetimes_of(p, plan), 8, seed);
-    stand_in_kernels stand_in(graph, p);
+    shared::stand_in_kernels stand_in(graph, p);
     std::uint32_t bad = 100;
     launch_plan launches(graph, p, plan.steps, {where.offsets, where.arena_bytes, 8}, 4);
     const test::resident_memory memory(p, launches, stand_in, seed);
@@ -216,9 +216,9 @@ TEST_CASE("with several threads the others stop, nobody waits for ever, and of s
     }
     bad = 100;
     CHECK(run.run(seed).launches == most);
-    const stand_in_values expected = stand_in.expected(seed, seed);
+    const shared::stand_in_values expected = stand_in.expected(seed, seed);
     for (const std::uint32_t t : p.graph().final_outputs)
-      CHECK(stand_in_kernels::value(run.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
+      CHECK(shared::stand_in_kernels::value(run.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
   }
 }
 
@@ -331,7 +331,7 @@ TEST_CASE("a run while another one has not ended is refused, and leaves that one
   const small_step s;
   for (const bool watched : {false, true})
     for (const std::uint32_t threads : {1U, 3U}) {
-      stand_in_kernels stand_in(s.graph, s.p);
+      shared::stand_in_kernels stand_in(s.graph, s.p);
       std::atomic<int> begun = 0;
       std::atomic<bool> go_on = false;
       host_options options;
@@ -366,16 +366,16 @@ TEST_CASE("a run while another one has not ended is refused, and leaves that one
       CHECK(begun == 1);
       CHECK(report.status == run_status::done);
       CHECK(report.launches == 4);
-      CHECK(stand_in_kernels::value(run.output(s.d)) == stand_in.expected(9, 1).tensors[index(s.d)]);
+      CHECK(shared::stand_in_kernels::value(run.output(s.d)) == stand_in.expected(9, 1).tensors[index(s.d)]);
       run.bind(s.x, y);
       CHECK(run.run(10).status == run_status::done);
-      CHECK(stand_in_kernels::value(run.output(s.d)) == stand_in.expected(10, 2).tensors[index(s.d)]);
+      CHECK(shared::stand_in_kernels::value(run.output(s.d)) == stand_in.expected(10, 2).tensors[index(s.d)]);
     }
 }
 
 TEST_CASE("of runs from many threads each is whole or refused; a kernel cannot run its own executor") {
   const small_step s;
-  stand_in_kernels stand_in(s.graph, s.p);
+  shared::stand_in_kernels stand_in(s.graph, s.p);
   std::atomic<std::size_t> calls = 0;
   host_executor run(s.launches(2), [&](const host_call& c) {
     ++calls;
@@ -511,7 +511,7 @@ TEST_CASE("10,000 steps leave the same bytes behind, in the same arena") {
   REQUIRE(check(p, plan).valid());
   const test::placed where = test::random_layout(lifetimes_of(p, plan), 8, 5);
   for (const std::uint32_t threads : {1U, 2U}) {
-    stand_in_kernels stand_in(graph, p);
+    shared::stand_in_kernels stand_in(graph, p);
     launch_plan launches(graph, p, plan.steps, {where.offsets, where.arena_bytes, 8}, threads);
     const test::resident_memory memory(p, launches, stand_in, 1);
     host_executor run(std::move(launches), std::ref(stand_in));
@@ -555,10 +555,10 @@ TEST_CASE("kernels of known duration overlap as simulated") {
   const test::placed where = test::one_behind_the_other(lifetimes_of(p, plan), 8);
   for (const std::uint32_t threads : {1U, 2U, 4U}) {
     constexpr double unit = 0.01;
-    stand_in_options burning;
+    shared::stand_in_options burning;
     burning.burn = unit;
     burning.sleep = true;
-    stand_in_kernels stand_in(g, p, burning);
+    shared::stand_in_kernels stand_in(g, p, burning);
     host_executor run(launch_plan(g, p, plan.steps, {where.offsets, where.arena_bytes, 8}, threads),
                       std::ref(stand_in));
     const double simulated = run.plan().assignment().makespan * unit;

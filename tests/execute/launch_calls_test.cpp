@@ -19,11 +19,11 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "shared/stand_in.hpp"
 #include "support/copy_executions.hpp"
 #include "support/executions.hpp"
 #include "support/outputs_elsewhere.hpp"
@@ -124,9 +124,9 @@ TEST_CASE("issuing in order waits for recorded events only, each recorded once, 
         CHECK(device.calls.size() == expected_waits + plan.num_events());
         if (k == 1) CHECK(device.calls.empty());
       }
-      const stand_in_values expected = e.kernels.expected(seed, seed);
+      const shared::stand_in_values expected = e.kernels.expected(seed, seed);
       for (const std::uint32_t t : e.p.graph().final_outputs)
-        CHECK(stand_in_kernels::value(calls.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
+        CHECK(shared::stand_in_kernels::value(calls.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
     }
   }
   CHECK(waits > 1000);
@@ -186,9 +186,9 @@ bool runs_in_any_order(const launch_plan& plan, launch_calls<host_stream>& calls
 }
 
 /// Returns whether a training step has left behind what it should.
-bool is_right(const problem& p, const stand_in_kernels& kernels, const launch_calls<host_stream>& calls,
+bool is_right(const problem& p, const shared::stand_in_kernels& kernels, const launch_calls<host_stream>& calls,
               std::uint64_t seed) {
-  const stand_in_values expected = kernels.expected(seed, seed);
+  const shared::stand_in_values expected = kernels.expected(seed, seed);
   for (const std::uint32_t t : p.graph().final_outputs) {
     const auto bytes = calls.output(static_cast<tensor_id>(t));
     try {
@@ -196,7 +196,7 @@ bool is_right(const problem& p, const stand_in_kernels& kernels, const launch_ca
     } catch (const error&) {
       return false;
     }
-    if (stand_in_kernels::value(bytes) != expected.tensors[t]) return false;
+    if (shared::stand_in_kernels::value(bytes) != expected.tensors[t]) return false;
   }
   for (std::uint32_t o = 0; o < p.graph().num_operations; ++o)
     if (p.graph().has_effect(o) && kernels.effects()[o] != expected.effects[o]) return false;
@@ -322,9 +322,9 @@ TEST_CASE("a fault at any call of the device is an error with the operation's na
       }
       recording_device again;
       CHECK(issue(plan, calls, plan.in_order(), seed, again, e.kernels, never) == plan.size());
-      const stand_in_values expected = e.kernels.expected(seed, seed);
+      const shared::stand_in_values expected = e.kernels.expected(seed, seed);
       for (const std::uint32_t t : e.p.graph().final_outputs)
-        CHECK(stand_in_kernels::value(calls.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
+        CHECK(shared::stand_in_kernels::value(calls.output(static_cast<tensor_id>(t))) == expected.tensors[t]);
     }
   }
   CHECK(faults > 100);

@@ -20,7 +20,6 @@
 
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/offload.hpp"
@@ -29,6 +28,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/solution.hpp"
+#include "shared/stand_in.hpp"
 #include "support/random_graph.hpp"
 #include "support/scripted_executor.hpp"
 
@@ -208,7 +208,7 @@ struct stand_in_step {
 
   training_graph graph;
   problem instance;
-  stand_in_kernels kernels;
+  shared::stand_in_kernels kernels;
   std::vector<std::vector<std::byte>> memory{};
   std::vector<tensor_binding> bindings{};
 };
@@ -221,7 +221,7 @@ TEST_CASE("on the host: kernels are run, planned and run again, and the outputs 
     stand_in_step step(seed);
     const training_graph& g = step.graph;
     const problem& p = step.instance;
-    stand_in_kernels& kernels = step.kernels;
+    shared::stand_in_kernels& kernels = step.kernels;
     planning_options options;
     options.profile.runs = 3;
     options.budget = p.graph().baseline_peak * 9 / 10;
@@ -240,9 +240,10 @@ TEST_CASE("on the host: kernels are run, planned and run again, and the outputs 
     CHECK(made.executor->plan().num_streams() == options.streams);
     CHECK(made.predicted_seconds == made.executor->plan().assignment().makespan);
     CHECK(made.predicted_seconds <= check(*made.instance, made.plan).time * (1 + 1e-12));
-    const stand_in_values expected = kernels.expected(7, seed);
+    const shared::stand_in_values expected = kernels.expected(7, seed);
     for (const tensor_id t : g.final_outputs())
-      if (!g.always_resident(t)) CHECK(stand_in_kernels::value(made.executor->output(t)) == expected.tensors[index(t)]);
+      if (!g.always_resident(t))
+        CHECK(shared::stand_in_kernels::value(made.executor->output(t)) == expected.tensors[index(t)]);
   }
   CHECK(ready >= 4);
 }
@@ -253,7 +254,7 @@ TEST_CASE("with a link, copies and recomputation are planned by the measured tim
     stand_in_step step(seed);
     const training_graph& g = step.graph;
     const problem& p = step.instance;
-    stand_in_kernels& kernels = step.kernels;
+    shared::stand_in_kernels& kernels = step.kernels;
     planning_options options;
     options.profile.runs = 1;
     options.budget = p.graph().baseline_peak * 9 / 10;
@@ -274,16 +275,17 @@ TEST_CASE("with a link, copies and recomputation are planned by the measured tim
     CHECK((made.host_arena_bytes > 0) == made.plan.has_copies());
     with_copies += made.plan.has_copies() ? 1 : 0;
     CHECK(made.executor->run(7).status == run_status::done);
-    const stand_in_values expected = kernels.expected(7, seed);
+    const shared::stand_in_values expected = kernels.expected(7, seed);
     for (const tensor_id t : g.final_outputs())
-      if (!g.always_resident(t)) CHECK(stand_in_kernels::value(made.executor->output(t)) == expected.tensors[index(t)]);
+      if (!g.always_resident(t))
+        CHECK(shared::stand_in_kernels::value(made.executor->output(t)) == expected.tensors[index(t)]);
   }
   CHECK(with_copies >= 3);
 }
 
 TEST_CASE("a cancelled profile makes no executor") {
   const training_graph g = layers(3);
-  stand_in_kernels kernels(g, unit_problem(g));
+  shared::stand_in_kernels kernels(g, unit_problem(g));
   std::vector<std::byte> x(1000);
   kernels.fill(tensor_id{0}, x, 0);
   const std::vector<tensor_binding> bindings{{tensor_id{0}, x}};
@@ -299,7 +301,7 @@ TEST_CASE("a cancelled profile makes no executor") {
 
 TEST_CASE("the caller's arena need not have room for the profile") {
   const training_graph g = layers(24);
-  stand_in_kernels kernels(g, unit_problem(g));
+  shared::stand_in_kernels kernels(g, unit_problem(g));
   std::vector<std::byte> x(1000);
   kernels.fill(tensor_id{0}, x, 0);
   const std::vector<tensor_binding> bindings{{tensor_id{0}, x}};
@@ -318,10 +320,10 @@ TEST_CASE("the caller's arena need not have room for the profile") {
 
 TEST_CASE("by the real clock: no operation is measured shorter than it took") {
   const training_graph g = layers(3);
-  stand_in_options burn;
+  shared::stand_in_options burn;
   burn.burn = 1;
   burn.sleep = true;
-  stand_in_kernels kernels(g, problem(g, measured_cost{}), burn);
+  shared::stand_in_kernels kernels(g, problem(g, measured_cost{}), burn);
   std::vector<std::byte> x(1000);
   kernels.fill(tensor_id{0}, x, 0);
   const std::vector<tensor_binding> bindings{{tensor_id{0}, x}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/execute/stand_in.hpp"
+#include "shared/stand_in.hpp"
 
 #include <doctest/doctest.h>
 
@@ -63,7 +63,7 @@ training_graph wide_graph(std::uint64_t seed) {
 /// read where it lay last. Freed memory is given away again at once, and filled with something else.
 class careless {
  public:
-  careless(const training_graph& g, const problem& p, stand_in_kernels& kernels, std::uint64_t seed)
+  careless(const training_graph& g, const problem& p, shared::stand_in_kernels& kernels, std::uint64_t seed)
       : g_(g), p_(p), kernels_(kernels), seed_(seed), arena_(p.graph().num_tensors * 16 + 16) {
     for (std::uint32_t t = 0; t < g.num_tensors(); ++t) {
       at_.push_back(static_cast<std::size_t>(p.graph().num_tensors) * 128);
@@ -84,10 +84,10 @@ class careless {
         free(static_cast<std::uint32_t>(index(x.tensor())));
     }
   }
-  [[nodiscard]] bool right(const stand_in_values& expected) const {
+  [[nodiscard]] bool right(const shared::stand_in_values& expected) const {
     for (const std::uint32_t t : p_.graph().final_outputs) {
       kernels_.verify(static_cast<tensor_id>(t), place(t));
-      if (stand_in_kernels::value(place(t)) != expected.tensors[t]) return false;
+      if (shared::stand_in_kernels::value(place(t)) != expected.tensors[t]) return false;
     }
     for (std::uint32_t o = 0; o < g_.num_operations(); ++o)
       if (p_.graph().has_effect(o) && kernels_.effects()[o] != expected.effects[o]) return false;
@@ -145,7 +145,7 @@ class careless {
 
   const training_graph& g_;
   const problem& p_;
-  stand_in_kernels& kernels_;
+  shared::stand_in_kernels& kernels_;
   std::uint64_t seed_;
   mutable std::vector<std::uint64_t> arena_;
   std::vector<std::size_t> at_;
@@ -154,7 +154,7 @@ class careless {
   std::map<std::uint32_t, std::vector<std::byte>> resident_;
 };
 
-bool leaves_right(const training_graph& g, const problem& p, stand_in_kernels& kernels, const schedule& plan,
+bool leaves_right(const training_graph& g, const problem& p, shared::stand_in_kernels& kernels, const schedule& plan,
                   std::uint64_t seed) {
   try {
     careless run(g, p, kernels, seed);
@@ -173,7 +173,7 @@ TEST_CASE("without any check but the kernels' own, legal schedules come out righ
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const training_graph g = wide_graph(seed);
     const problem p(g, measured_cost{});
-    stand_in_kernels kernels(g, p);
+    shared::stand_in_kernels kernels(g, p);
     const schedule plan = test::random_schedule(p, seed).plan;
     for (std::size_t way = 0; way < std::size(test::ways_to_break); ++way) {
       const schedule spoiled = test::broken(p, plan, way, seed);
@@ -208,7 +208,7 @@ TEST_CASE("an input that is gone is noticed wherever its reader is needed") {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const training_graph g = wide_graph(seed);
     const problem p(g, measured_cost{});
-    stand_in_kernels kernels(g, p);
+    shared::stand_in_kernels kernels(g, p);
     schedule plan = test::unscheduled(p);
     CHECK(leaves_right(g, p, kernels, plan, seed));
     for (std::uint32_t o = 0; o < g.num_operations(); ++o) {
@@ -250,7 +250,7 @@ TEST_CASE("tensors that share bytes while both are in use are noticed") {
         // Moved: its arguments lie there, by hand, as no plan would have it.
         std::vector<std::uint64_t> words(static_cast<std::size_t>(apart.arena_bytes) / 8 + 32);
         const std::span<std::byte> arena = std::as_writable_bytes(std::span(words));
-        stand_in_kernels kernels(g, p);
+        shared::stand_in_kernels kernels(g, p);
         const test::resident_memory memory(p, launches, kernels, seed);
         const std::vector<host_stream> one(1);
         detail::launch_calls<host_stream> calls(launches, arena, one);
@@ -278,12 +278,12 @@ TEST_CASE("tensors that share bytes while both are in use are noticed") {
             call.seed = kernel_seed(seed, call.operation);
             kernels(call);
           }
-          const stand_in_values expected = kernels.expected(seed, seed);
+          const shared::stand_in_values expected = kernels.expected(seed, seed);
           for (const std::uint32_t t : p.graph().final_outputs) {
             const auto bytes = calls.output(static_cast<tensor_id>(t));
             if (launches.output_allocation(static_cast<tensor_id>(t)) == b) continue;
             kernels.verify(static_cast<tensor_id>(t), bytes);
-            right = right && stand_in_kernels::value(bytes) == expected.tensors[t];
+            right = right && shared::stand_in_kernels::value(bytes) == expected.tensors[t];
           }
           for (std::uint32_t o = 0; o < g.num_operations(); ++o)
             if (p.graph().has_effect(o)) right = right && kernels.effects()[o] == expected.effects[o];
@@ -309,7 +309,7 @@ TEST_CASE("values follow from the graph alone; contributions add up in any order
   g.add_final_output(sum);
   const problem p(g, measured_cost{});
   const auto leaves = [&](std::vector<std::uint32_t> order, std::uint64_t step_seed, std::uint64_t seed) {
-    stand_in_kernels kernels(g, p);
+    shared::stand_in_kernels kernels(g, p);
     schedule plan;
     for (const std::uint32_t o : order) plan.compute(static_cast<op_id>(o));
     const test::placed where = test::one_behind_the_other(lifetimes_of(p, plan), 8);
@@ -318,7 +318,7 @@ TEST_CASE("values follow from the graph alone; contributions add up in any order
     host_executor run(std::move(launches), std::ref(kernels));
     memory.bind_all(run);
     run.run(step_seed);
-    CHECK(stand_in_kernels::value(run.output(sum)) == kernels.expected(step_seed, seed).tensors[index(sum)]);
+    CHECK(shared::stand_in_kernels::value(run.output(sum)) == kernels.expected(step_seed, seed).tensors[index(sum)]);
     CHECK(kernels.effects()[3] == kernels.expected(step_seed, seed).effects[3]);
     return test::collect(p, run, kernels.effects());
   };
@@ -334,11 +334,11 @@ TEST_CASE("a word that is changed is reported with its tensor and place; large t
   g.add_operation({.name = "read", .inputs = {x}, .outputs = {y}, .seconds = 1});
   g.add_final_output(y);
   const problem p(g, measured_cost{});
-  stand_in_options options;
+  shared::stand_in_options options;
   options.whole = 256;
   options.grid = 4096;
-  const stand_in_kernels kernels(g, p, options);
-  virtual_memory resource;
+  const shared::stand_in_kernels kernels(g, p, options);
+  shared::virtual_memory resource;
   const auto* const begin = static_cast<const std::byte*>(resource.allocate(2 << 20, 4096));
   const std::span<std::byte> room(const_cast<std::byte*>(begin), 2 << 20);
   for (const std::size_t shift : {std::size_t{0}, std::size_t{8}, std::size_t{256}, std::size_t{4088}}) {
@@ -387,18 +387,18 @@ TEST_CASE("an arena far beyond the machine's memory takes no room") {
   }
   g.add_final_output(t.back());
   const problem p(g, measured_cost{});
-  stand_in_options options;
+  shared::stand_in_options options;
   options.grid = 16 << 20;
-  stand_in_kernels kernels(g, p, options);
+  shared::stand_in_kernels kernels(g, p, options);
   const schedule plan = test::unscheduled(p);
   const test::placed where = test::one_behind_the_other(lifetimes_of(p, plan), 256);
-  virtual_memory memory;
+  shared::virtual_memory memory;
   host_options on_it;
   on_it.memory = &memory;
   host_executor run(launch_plan(g, p, plan.steps, {where.offsets, where.arena_bytes, 256}), std::ref(kernels), on_it);
   run.run(3);
   CHECK(run.plan().arena_bytes() == 64 * gib);
-  CHECK(stand_in_kernels::value(run.output(t.back())) == kernels.expected(3, 0).tensors.back());
+  CHECK(shared::stand_in_kernels::value(run.output(t.back())) == kernels.expected(3, 0).tensors.back());
 }
 
 TEST_CASE("kernels take the time that is asked for, and refuse options that make no sense") {
@@ -409,28 +409,28 @@ TEST_CASE("kernels take the time that is asked for, and refuse options that make
   const problem p(g, measured_cost{});
   const schedule plan = test::unscheduled(p);
   for (const bool sleep : {false, true}) {
-    stand_in_options options;
+    shared::stand_in_options options;
     options.burn = 0.005;
     options.sleep = sleep;
-    stand_in_kernels kernels(g, p, options);
+    shared::stand_in_kernels kernels(g, p, options);
     const test::placed where = test::one_behind_the_other(lifetimes_of(p, plan), 8);
     host_executor run(launch_plan(g, p, plan.steps, {where.offsets, where.arena_bytes, 8}), std::ref(kernels));
     CHECK(run.run().seconds >= 0.01);
   }
-  stand_in_options wrong;
+  shared::stand_in_options wrong;
   wrong.grid = 24;
-  CHECK_THROWS_AS(stand_in_kernels(g, p, wrong), bad_argument);
+  CHECK_THROWS_AS(shared::stand_in_kernels(g, p, wrong), bad_argument);
   wrong.grid = 4;
-  CHECK_THROWS_AS(stand_in_kernels(g, p, wrong), bad_argument);
+  CHECK_THROWS_AS(shared::stand_in_kernels(g, p, wrong), bad_argument);
   wrong = {};
   wrong.burn = -1;
-  CHECK_THROWS_AS(stand_in_kernels(g, p, wrong), bad_argument);
+  CHECK_THROWS_AS(shared::stand_in_kernels(g, p, wrong), bad_argument);
   wrong.burn = std::numeric_limits<double>::quiet_NaN();
-  CHECK_THROWS_AS(stand_in_kernels(g, p, wrong), bad_argument);
+  CHECK_THROWS_AS(shared::stand_in_kernels(g, p, wrong), bad_argument);
 }
 
 TEST_CASE("memory is zero and aligned, and far more of it can be had than there is") {
-  virtual_memory memory;
+  shared::virtual_memory memory;
   constexpr std::size_t tib = std::size_t{1} << 40;
   auto* const all = static_cast<std::byte*>(memory.allocate(tib, 4096));
   CHECK(reinterpret_cast<std::uintptr_t>(all) % 4096 == 0);
@@ -451,11 +451,11 @@ TEST_CASE("memory is zero and aligned, and far more of it can be had than there 
 }
 
 TEST_CASE("what cannot be had is a bad_alloc") {
-  virtual_memory memory;
+  shared::virtual_memory memory;
   CHECK_THROWS_AS((void)memory.allocate(std::size_t{1} << 62, 8), std::bad_alloc);
   CHECK_THROWS_AS((void)memory.allocate(static_cast<std::size_t>(-1), 8), std::bad_alloc);
   CHECK_THROWS_AS((void)memory.allocate(4096, std::size_t{1} << 30), std::bad_alloc);
-  virtual_memory other;
+  shared::virtual_memory other;
   CHECK(memory == memory);
   CHECK(memory != other);
   CHECK(memory != *std::pmr::new_delete_resource());

@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "remat/cost/models.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/io/training_graph_json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat_plan/solvers.hpp"
 #include "remat_run/stand_in_run.hpp"
+#include "shared/stand_in.hpp"
 #include "support/long_run.hpp"
 
 using namespace remat;

@@ -443,7 +443,7 @@ inline outcome try_copies(std::string_view bytes) {
   const left_behind expected =
       execute(g, p, listed.steps, one_behind_the_other(lifetimes_of(p, listed), alignment), alignment, 1, seed);
   const placed device = random_layout(lives, alignment, seed), host = random_layout(lives.host, alignment, seed);
-  stand_in_kernels kernels(g, p);
+  shared::stand_in_kernels kernels(g, p);
   launch_options launching;
   launching.host_layout = arena_layout(host.offsets, host.arena_bytes, alignment);
   launch_plan launches(g, p, plan.steps, arena_layout(device.offsets, device.arena_bytes, alignment), launching);

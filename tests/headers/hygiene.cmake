@@ -6,8 +6,7 @@ include("${COMPONENTS}")
 
 file(READ "${INCLUDE}/../../docs/references.bib" references)
 set(foreign_namespaces)
-# execute/impl/stand_in.hpp uses POSIX where it is there, and does without elsewhere.
-set(posix mip/detail/child_process.hpp mip/impl/command.hpp execute/impl/stand_in.hpp)
+set(posix mip/detail/child_process.hpp mip/impl/command.hpp)
 file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/*.hpp" "${INCLUDE}/*.cuh")
 foreach(header IN LISTS headers)
   file(STRINGS "${INCLUDE}/${header}" first LIMIT_COUNT 2)

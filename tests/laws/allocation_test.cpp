@@ -40,7 +40,6 @@
 #include "remat/execute/host.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/io/chain_json.hpp"
 #include "remat/io/intervals_csv.hpp"
 #include "remat/io/pace.hpp"
@@ -53,6 +52,7 @@
 #include "remat/treewidth/decompose.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "remat/treewidth/undirected_graph.hpp"
+#include "shared/stand_in.hpp"
 #include "support/data.hpp"
 #include "support/executions.hpp"
 #include "support/failing_allocation.hpp"
@@ -806,7 +806,7 @@ TEST_CASE("an allocation of a kernel fails in a run of the host executor") {
   const random_execution step(seed, 12);
   for (const std::uint32_t streams : {1U, 3U}) {
     tally out;
-    stand_in_kernels stand_in(step.graph, step.p);
+    shared::stand_in_kernels stand_in(step.graph, step.p);
     const auto kernels = [&](const host_call& c) {
       const std::vector<std::string> own(3, std::string(100, 'x'));
       if (own[2].size() == 100) stand_in(c);

@@ -14,11 +14,11 @@
 #include "remat/cost/models.hpp"
 #include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "shared/stand_in.hpp"
 #include "support/copy_schedules.hpp"
 #include "support/executions.hpp"
 #include "support/outputs_elsewhere.hpp"
@@ -33,7 +33,7 @@ struct copying_execution {
   training_graph graph;
   problem p;
   schedule plan;
-  stand_in_kernels kernels;
+  shared::stand_in_kernels kernels;
   placed_elsewhere device;
   placed host;
 

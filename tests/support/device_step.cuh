@@ -14,17 +14,17 @@
 
 #include "remat/core/id.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/cuda_stand_in.cuh"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
+#include "shared/cuda_stand_in.cuh"
+#include "shared/stand_in.hpp"
 
 namespace remat::test {
 
 /// Device memory for all parameters and inputs, filled by the stand-in kernels.
 class device_residents {
  public:
-  device_residents(const training_graph& graph, const problem& p, const cuda_stand_in_kernels& kernels,
+  device_residents(const training_graph& graph, const problem& p, const shared::cuda_stand_in_kernels& kernels,
                    std::uint64_t seed) {
     for (std::uint32_t t = 0; t < graph.num_tensors(); ++t) {
       const auto id = static_cast<tensor_id>(t);
@@ -53,11 +53,11 @@ class device_residents {
 
 /// Checks the final outputs after a run, byte for byte.
 template <class Executor>
-void check_outputs(const training_graph& graph, const stand_in_kernels& values, const Executor& run,
-                   const stand_in_values& expected) {
+void check_outputs(const training_graph& graph, const shared::stand_in_kernels& values, const Executor& run,
+                   const shared::stand_in_values& expected) {
   for (const tensor_id t : graph.final_outputs()) {
     const std::vector<std::byte> got = fetch(run.output(t));
-    CHECK(stand_in_kernels::value(got) == expected.tensors[index(t)]);
+    CHECK(shared::stand_in_kernels::value(got) == expected.tensors[index(t)]);
     values.verify(t, got);
   }
 }

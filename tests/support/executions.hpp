@@ -15,13 +15,13 @@
 #include "remat/execute/detail/launch_calls.hpp"
 #include "remat/execute/host.hpp"
 #include "remat/execute/launch_plan.hpp"
-#include "remat/execute/stand_in.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "shared/stand_in.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/schedules.hpp"
@@ -43,7 +43,7 @@ struct random_execution {
   problem p;
   schedule plan;
   bool legal;
-  stand_in_kernels kernels;
+  shared::stand_in_kernels kernels;
 
   random_execution(std::uint64_t seed, std::uint32_t operations)
       : graph(random_graph(seed, graphs_of(operations))),
@@ -67,7 +67,8 @@ struct left_behind {
 /// Memory of the caller for all parameters and inputs, filled by the stand-in kernels.
 class resident_memory {
  public:
-  resident_memory(const problem& p, const launch_plan& plan, const stand_in_kernels& kernels, std::uint64_t seed) {
+  resident_memory(const problem& p, const launch_plan& plan, const shared::stand_in_kernels& kernels,
+                  std::uint64_t seed) {
     for (std::uint32_t t = 0; t < p.graph().num_tensors; ++t) {
       if (!p.graph().always_resident[t]) continue;
       auto& memory = tensors_[t];
@@ -108,7 +109,7 @@ template <data_flow_graph G>
 [[nodiscard]] left_behind execute(const G& graph, const problem& p, std::span<const step> steps, const placed& where,
                                   std::int64_t alignment, std::uint32_t threads, std::uint64_t step_seed,
                                   const host_options& options = {}) {
-  stand_in_kernels kernels(graph, p);
+  shared::stand_in_kernels kernels(graph, p);
   launch_plan plan(graph, p, steps, {where.offsets, where.arena_bytes, alignment}, threads);
   const resident_memory memory(p, plan, kernels, step_seed);
   host_executor run(std::move(plan), std::ref(kernels), options);

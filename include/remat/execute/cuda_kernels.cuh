@@ -23,7 +23,7 @@ using cuda_copy = copy_call<cudaStream_t>;
 /// Semantics: as `kernels_for`, with a result that is void or cudaError_t. The executor checks a returned code, and the
 /// runtime's last error in both cases. Return the code if kernels are launched by a library that contains a CUDA
 /// runtime of its own (a shared library with a static runtime): the executor's runtime does not see the errors of
-/// another one. Models: `cuda_kernel_table`, `kernel_table<cuda_call>`, lambdas, `cuda_stand_in_kernels`.
+/// another one. Models: `cuda_kernel_table`, `kernel_table<cuda_call>`, lambdas.
 template <class K>
 concept cuda_kernels = kernels_for<K, cudaStream_t> && requires(K& kernels, const cuda_call& call) {
   requires std::same_as<decltype(kernels(call)), void> || std::same_as<decltype(kernels(call)), cudaError_t>;

@@ -103,7 +103,7 @@ using host_copy = copy_call<host_stream>;
 /// Semantics: `k(call)` runs operation `call.operation` on `call.stream`. It reads `inputs`, and writes to `outputs`
 /// and `workspace` alone. Equal inputs and seeds give equal outputs, bit for bit. An exception that it throws leaves
 /// the executor's run as `execution_error`. With several host threads it is called from all of them at the same time,
-/// for operations that do not depend on each other. Models: `kernel_table`, lambdas, `stand_in_kernels`.
+/// for operations that do not depend on each other. Models: `kernel_table`, lambdas.
 template <class K, class Stream>
 concept kernels_for = requires(K& kernels, const kernel_call<Stream>& call) {
   kernels(call);
@@ -113,7 +113,7 @@ concept kernels_for = requires(K& kernels, const kernel_call<Stream>& call) {
 ///
 /// Semantics: `k.copy(call)` makes `call.to` equal to `call.from`, on `call.stream`. An exception that it throws leaves
 /// the executor's run as `execution_error`, which names the tensor. Executors make the copies of other kernels
-/// themselves. Model: `stand_in_kernels`.
+/// themselves.
 template <class K, class Stream>
 concept copies_for = requires(std::unwrap_reference_t<K>& kernels, const copy_call<Stream>& call) {
   kernels.copy(call);

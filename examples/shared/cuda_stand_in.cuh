@@ -8,7 +8,9 @@
 
 #include "remat/execute/cuda.cuh"
 
-namespace REMAT_NAMESPACE {
+namespace shared {
+
+using namespace remat;
 
 /// Options of `cuda_stand_in_kernels`.
 struct cuda_stand_in_options {
@@ -23,9 +25,10 @@ struct cuda_stand_in_options {
 
 /// The arithmetic of `stand_in_kernels`, and its kernels (templates, so that several translation units may define
 /// them).
-namespace detail::cuda_stand_in {
+namespace cuda_stand_in {
 
-using cuda::mix;
+using remat::detail::golden;
+using remat::detail::cuda::mix;
 
 __host__ __device__ constexpr std::uint64_t constant(std::size_t word) noexcept {
   return word == 0 ? 1 : mix(word) | 1;
@@ -116,7 +119,7 @@ __global__ void spin(std::uint64_t nanoseconds) {
   }
 }
 
-}  // namespace detail::cuda_stand_in
+}  // namespace cuda_stand_in
 
 /// `stand_in_kernels` on a device. All tensors get the same values, so `stand_in_kernels::expected` holds for a
 /// training step on a device, too.
@@ -130,7 +133,7 @@ class cuda_stand_in_kernels {
   /// finite, `cuda_error` if the device gives no memory.
   template <data_flow_graph G>
   cuda_stand_in_kernels(const G& graph, const problem& p, const cuda_stand_in_options& options = {})
-      : options_(options), graph_(detail::read_arguments(graph)), time_(p.graph().time) {
+      : options_(options), graph_(remat::detail::read_arguments(graph)), time_(p.graph().time) {
     if (!(options.burn >= 0) || !std::isfinite(options.burn))
       throw bad_argument("burn is " + std::to_string(options.burn) + "; it must be finite and not negative");
     if (!(options.delay >= 0) || !std::isfinite(options.delay))
@@ -140,7 +143,7 @@ class cuda_stand_in_kernels {
       hashes_ += std::max<std::size_t>(1, (graph_.inputs[o].size() + in::max_inputs - 1) / in::max_inputs);
     }
     first_hash_.push_back(hashes_);
-    memory_ = cuda_memory(sizeof(detail::cuda_stand_in::mistake) + hashes_ * sizeof(std::uint64_t));
+    memory_ = cuda_memory(sizeof(cuda_stand_in::mistake) + hashes_ * sizeof(std::uint64_t));
     throw_on_cuda_error(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the stand-in kernels' memory");
     // The host does not wait for a fill, and neither do streams that do not block.
     throw_on_cuda_error(cudaStreamSynchronize(nullptr), "clearing the stand-in kernels' memory");
@@ -158,18 +161,18 @@ class cuda_stand_in_kernels {
         some.data[some.count] = c.inputs[i].data();
         some.bytes[some.count] = static_cast<std::uint32_t>(std::min<std::size_t>(c.inputs[i].size(), 8));
       }
-      detail::cuda_stand_in::hash<>
-          <<<1, 1, 0, c.stream>>>(h + part, part == 0 ? nullptr : h + part - 1, static_cast<std::uint32_t>(o), c.seed,
-                                  options_.seed != nullptr ? options_.seed->get() : nullptr, some);
+      cuda_stand_in::hash<><<<1, 1, 0, c.stream>>>(h + part, part == 0 ? nullptr : h + part - 1,
+                                                   static_cast<std::uint32_t>(o), c.seed,
+                                                   options_.seed != nullptr ? options_.seed->get() : nullptr, some);
     }
     h = hashes() + first_hash_[o + 1] - 1;
     verify_all(c, c.inputs, false);
     wait_a_while(c.stream);
     write(c.workspace, 0, h, false, c.stream);
     for (std::size_t i = 0; i < c.outputs.size(); ++i)
-      write(c.outputs[i], detail::golden * (i + 1), h, c.adds[i] != 0, c.stream);
+      write(c.outputs[i], remat::detail::golden * (i + 1), h, c.adds[i] != 0, c.stream);
     if (options_.burn > 0)
-      detail::cuda_stand_in::spin<><<<1, 1, 0, c.stream>>>(static_cast<std::uint64_t>(time_[o] * options_.burn * 1e9));
+      cuda_stand_in::spin<><<<1, 1, 0, c.stream>>>(static_cast<std::uint64_t>(time_[o] * options_.burn * 1e9));
     wait_a_while(c.stream);
     verify_all(c, c.inputs, false);
     verify_all(c, c.outputs, true);
@@ -178,14 +181,15 @@ class cuda_stand_in_kernels {
 
   /// Fills a parameter or an input in device memory with the content that `stand_in_kernels::fill` gives it.
   void fill(tensor_id t, std::span<std::byte> memory, std::uint64_t seed, cudaStream_t stream) const {
-    write(memory, detail::cuda::mix(seed ^ detail::cuda::mix(~std::uint64_t{index(t)})), nullptr, false, stream);
+    write(memory, remat::detail::cuda::mix(seed ^ remat::detail::cuda::mix(~std::uint64_t{index(t)})), nullptr, false,
+          stream);
     throw_on_cuda_error(cudaGetLastError(), "filling a tensor");
   }
 
   /// Waits for the device. Throws `error` for the first mistake that a kernel has found, with the operation and the
   /// tensor: a word that does not follow from its tensor's first one.
   void require_no_mistake() const {
-    detail::cuda_stand_in::mistake m;
+    cuda_stand_in::mistake m;
     throw_on_cuda_error(cudaDeviceSynchronize(), "waiting for the stand-in kernels");
     throw_on_cuda_error(cudaMemcpy(&m, memory_.data(), sizeof m, cudaMemcpyDeviceToHost), "reading a mistake");
     if (m.found == 0) return;
@@ -215,20 +219,20 @@ class cuda_stand_in_kernels {
   }
 
  private:
-  using in = detail::cuda_stand_in::some_inputs;
+  using in = cuda_stand_in::some_inputs;
   static constexpr std::uint32_t no_argument = 0x7fffffff;
   static constexpr unsigned threads = 256;
 
   [[nodiscard]] std::uint64_t* hashes() const noexcept {
-    return reinterpret_cast<std::uint64_t*>(memory_.data() + sizeof(detail::cuda_stand_in::mistake));
+    return reinterpret_cast<std::uint64_t*>(memory_.data() + sizeof(cuda_stand_in::mistake));
   }
   /// Half of the delays are 0, so that some streams run ahead while others wait.
   void wait_a_while(cudaStream_t stream) const {
     if (options_.delay <= 0) return;
-    const std::uint64_t drawn = detail::cuda::mix(options_.delay_seed ^ detail::cuda::mix(delays_++));
+    const std::uint64_t drawn = remat::detail::cuda::mix(options_.delay_seed ^ remat::detail::cuda::mix(delays_++));
     if ((drawn & 1) != 0) return;
     const double share = static_cast<double>(drawn >> 11) * 0x1p-53;
-    detail::cuda_stand_in::spin<><<<1, 1, 0, stream>>>(static_cast<std::uint64_t>(options_.delay * share * 1e9));
+    cuda_stand_in::spin<><<<1, 1, 0, stream>>>(static_cast<std::uint64_t>(options_.delay * share * 1e9));
   }
   static unsigned blocks(std::size_t bytes) noexcept {
     return static_cast<unsigned>(std::min<std::size_t>((bytes / 8 + threads) / threads, 512));
@@ -236,7 +240,7 @@ class cuda_stand_in_kernels {
   static void write(std::span<std::byte> memory, std::uint64_t value, const std::uint64_t* from, bool adds,
                     cudaStream_t stream) {
     if (!memory.empty())
-      detail::cuda_stand_in::write<>
+      cuda_stand_in::write<>
           <<<blocks(memory.size()), threads, 0, stream>>>(memory.data(), memory.size(), value, from, adds);
   }
   void verify(std::span<const std::byte> memory, std::size_t argument, const cuda_call& c, bool output,
@@ -244,8 +248,8 @@ class cuda_stand_in_kernels {
     if (memory.empty()) return;
     const unsigned long long what = 1 + ((static_cast<unsigned long long>(index(c.operation)) << 32) |
                                          (static_cast<unsigned long long>(argument) << 1) | (output ? 1U : 0U));
-    detail::cuda_stand_in::verify<><<<blocks(memory.size()), threads, 0, c.stream>>>(
-        memory.data(), memory.size(), from, what, reinterpret_cast<detail::cuda_stand_in::mistake*>(memory_.data()));
+    cuda_stand_in::verify<><<<blocks(memory.size()), threads, 0, c.stream>>>(
+        memory.data(), memory.size(), from, what, reinterpret_cast<cuda_stand_in::mistake*>(memory_.data()));
   }
   template <class Spans>
   void verify_all(const cuda_call& c, const Spans& spans, bool output) const {
@@ -253,7 +257,7 @@ class cuda_stand_in_kernels {
   }
 
   cuda_stand_in_options options_;
-  detail::graph_arguments graph_;
+  remat::detail::graph_arguments graph_;
   std::vector<double> time_;
   std::vector<std::size_t> first_hash_;  // operation → the first of its hashes; the last one counts
   std::size_t hashes_ = 0;
@@ -261,4 +265,4 @@ class cuda_stand_in_kernels {
   cuda_memory memory_;                // the mistake, then the hashes
 };
 
-}  // namespace REMAT_NAMESPACE
+}  // namespace shared

@@ -13,6 +13,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/detail/run_to_end.hpp"
 #include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
@@ -133,16 +134,14 @@ template <class Body>
   solution best;
   best.lower_bound = p.graph().needed_time;
   clock.watch(best.time, best.lower_bound);
-  try {
+  run_to_end(p, best, clock, [&] {
     stop_reason stopped = stop_reason::none;
     if (!(opens_with_listed_order && settled_by_listed_order(p, best, solver)) &&
         (stopped = clock.poll()) == stop_reason::none)
       stopped = body(clock, best);
     take_cheap_start(p, best, solver, run, stopped);
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+    return stopped;
+  });
   return best;
 }
 

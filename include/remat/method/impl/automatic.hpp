@@ -52,10 +52,16 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/detail/run_to_end.hpp"
 #include "remat/treewidth/decompose.hpp"
 
 namespace REMAT_NAMESPACE {
 namespace detail::automatic_solve {
+
+/// Adds the failures of parts to the message.
+inline void tell_failures(const std::string& failures, solution& answer) {
+  if (!failures.empty()) answer.message += (answer.message.empty() ? "" : "; ") + failures;
+}
 
 /// One solve of `automatic`, in pieces: `open`, then `go_on`, each within the limits of a clock, then `finish`. The
 /// first piece that runs out of memory ends the solve.
@@ -108,18 +114,16 @@ class portfolio_solve {
   /// The answer. `clock`: of the whole solve.
   solution finish(const run_clock& clock) {
     solution& answer = pool_.answer();
-    try {
+    const auto end = [&] {
       if (out_of_memory_) throw std::bad_alloc();  // which leaves if there is no schedule
       if (answer.plan)
         answer.by = by_part(automatic_solver::name, answer.by);
       else if (stopped_ != stop_reason::none)
         find_late_plan(answer);
       answer.statistics.own.set("parts", std::move(parts_));
-      conclude(pool_.instance(), answer, clock, stopped_);
-      if (!failures_.empty()) answer.message += (answer.message.empty() ? "" : "; ") + failures_;
-    } catch (const std::bad_alloc&) {
-      conclude_out_of_memory(answer, clock);
-    }
+      return stopped_;
+    };
+    run_to_end(pool_.instance(), answer, clock, end, [&] { tell_failures(failures_, answer); });
     return std::move(answer);
   }
 
@@ -467,7 +471,7 @@ inline constexpr double share_after_good_start = 0.15, share_after_poor_start = 
     if (s.plan) accept(p, best, *s.plan, by);
   };
   stop_reason stopped = stop_reason::none;
-  try {
+  const auto solve_all = [&] {
     if (!settled_by_listed_order(p, best, automatic_solver::name)) {
       run_clock first = clock.part(0.12, "recomputation alone");
       automatic_options recomputing = options;
@@ -498,11 +502,9 @@ inline constexpr double share_after_good_start = 0.15, share_after_poor_start = 
       stopped = clock.poll();
       best.statistics.own.set("parts", std::move(parts));
     }
-    conclude(p, best, clock, stopped);
-    if (!failures.empty()) best.message += (best.message.empty() ? "" : "; ") + failures;
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+    return stopped;
+  };
+  run_to_end(p, best, clock, solve_all, [&] { tell_failures(failures, best); });
   return best;
 }
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "remat/method/detail/own_method.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/detail/run_to_end.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -166,7 +166,7 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
   run_clock clock(options.run);
   const auto length = static_cast<std::uint32_t>(p.stages().length());
   chain_solution best;
-  try {
+  detail::run_to_end(p, best, clock, [&] {
     accept(p, best, store_all_steps(p.stages()));
     clock.work(std::min(length * work_of::visit, clock.work_left()));
     detail::cut_list cuts;
@@ -174,10 +174,8 @@ REMAT_INLINE chain_solution chen_sqrt_solver::operator()(const chain_problem& p,
     std::vector<std::uint32_t> begins = detail::chen_solve::every_sqrt(cuts);
     begins.insert(begins.begin(), 1);
     accept(p, best, detail::chen_solve::make_steps(length, begins));
-    conclude(p, best, clock, clock.poll());
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+    return clock.poll();
+  });
   return best;
 }
 

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +25,7 @@
 #include "remat/refine/detail/backward_states.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/detail/run_to_end.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -310,18 +310,10 @@ REMAT_INLINE solution detail::search_exactly(const problem& p, const exact_optio
   run_clock clock(options.run, name);
   solution best;
   clock.watch(best.time, best.lower_bound);
-  try {
+  const auto met = [&] { return best.is_within(0); };
+  const auto search_all = [&] {
     stop_reason stopped = clock.poll();
-    const auto met = [&] { return best.is_within(0); };
-    const auto finish = [&] {
-      const bool takes_any = options.start_from_heuristic && !goal.faster_than;
-      if (takes_any) take_cheap_start(p, best, name, options.run, stopped);
-      conclude(p, best, clock, stopped);
-    };
-    if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) {
-      finish();
-      return best;
-    }
+    if (stopped != stop_reason::none || prove(p, best, clock.limits(0.25))) return stopped;
     if (options.start_from_heuristic) {
       solution s = solve_part(clock, 0.25, evict, p.with_known_bound(best.lower_bound), {});
       if (s.plan) take_part(best, s, [&] { accept(p, best, *s.plan, by_part(name, s.by)); });
@@ -338,10 +330,14 @@ REMAT_INLINE solution detail::search_exactly(const problem& p, const exact_optio
       stopped = search.run(clock, best.lower_bound);
       exact_solve::take_search(p, search, name, "fits the budget", best);
     }
-    finish();
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+    return stopped;
+  };
+  run_to_end(p, best, clock, [&] {
+    const stop_reason stopped = search_all();
+    const bool takes_any = options.start_from_heuristic && !goal.faster_than;
+    if (takes_any) take_cheap_start(p, best, name, options.run, stopped);
+    return stopped;
+  });
   return best;
 }
 

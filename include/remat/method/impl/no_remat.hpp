@@ -3,7 +3,6 @@
 
 #include "remat/method/no_remat.hpp"
 
-#include <new>
 #include <string>
 
 #include "remat/bound/least_memory.hpp"
@@ -11,6 +10,7 @@
 #include "remat/refine/detail/least_peak.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/detail/run_to_end.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -18,7 +18,7 @@ REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_rem
   require_valid_options(name, options);
   run_clock clock(options.run, name);
   solution best;
-  try {
+  detail::run_to_end(p, best, clock, [&] {
     stop_reason stopped = stop_reason::none;
     const bool settled = settled_by_listed_order(p, best, name);
     if (options.reorder && best.status != solve_status::infeasible) {
@@ -39,10 +39,8 @@ REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_rem
       const solution unlimited = (*this)(p.with_budget(problem::unlimited));
       best.message = "the listed order needs " + std::to_string(unlimited.peak_bytes) + " bytes";
     }
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+    return stopped;
+  });
   return best;
 }
 
@@ -50,12 +48,10 @@ REMAT_INLINE chain_solution no_remat_solver::operator()(const chain_problem& p, 
   require_valid_options(name, options);
   const run_clock clock(options.run, name);
   chain_solution best;
-  try {
+  detail::run_to_end(p, best, clock, [&] {
     accept(p, best, store_all_steps(p.stages()));
-    conclude(p, best, clock, stop_reason::none);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+    return stop_reason::none;
+  });
   return best;
 }
 

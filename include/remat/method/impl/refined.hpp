@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <new>
 #include <utility>
 
 #include "remat/bound/offload.hpp"
@@ -23,6 +22,7 @@
 #include "remat/portfolio/detail/pool.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/detail/run_to_end.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -82,14 +82,12 @@ REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined
   detail::refinement_steps steps(known, options);
   solution& best = known.answer();
   clock.watch(best.time, best.lower_bound);
-  try {
+  detail::run_to_end(p, best, clock, [&] {
     stop_reason stopped = steps.open(clock);
     if (stopped == stop_reason::none) stopped = steps.go_on(clock);
     detail::take_cheap_start(p, best, name, options.run, stopped);
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+    return stopped;
+  });
   return std::move(best);
 }
 

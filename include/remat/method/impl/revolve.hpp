@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -18,6 +17,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
+#include "remat/solver/detail/run_to_end.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -134,7 +134,7 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
   run_clock clock(options.run, name);
   chain_solution best;
   clock.watch(best.time, best.lower_bound);
-  try {
+  detail::run_to_end(p, best, clock, [&] {
     stop_reason stopped = stop_reason::none;
     const auto length = static_cast<std::uint32_t>(p.stages().length());
     if (!accept(p, best, store_all_steps(p.stages())) && largest_working_set(p) <= p.budget()) {
@@ -148,10 +148,8 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
       }
       if (stopped != stop_reason::none) detail::take_closed_form(p, best);
     }
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+    return stopped;
+  });
   return best;
 }
 

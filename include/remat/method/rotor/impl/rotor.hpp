@@ -4,13 +4,13 @@
 #include "remat/method/rotor.hpp"
 
 #include <cmath>
-#include <new>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/detail/retain_all.hpp"
 #include "remat/method/rotor/impl/on_chain.hpp"
 #include "remat/method/rotor/impl/on_graph.hpp"
+#include "remat/solver/detail/run_to_end.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -35,17 +35,14 @@ REMAT_INLINE chain_solution rotor_solver::operator()(const chain_problem& p, con
   chain_solution best;
   best.lower_bound = p.stages().least_time();
   clock.watch(best.time, best.lower_bound);
-  try {
-    stop_reason stopped = stop_reason::none;
+  detail::run_to_end(p, best, clock, [&] {
     const bool fits = accept(p, best, store_all_steps(p.stages()));
     if (fits && best.time <= p.stages().least_time())
       best.persistent_optimum = true;
     else if (largest_working_set(p) <= p.budget())
-      stopped = detail::on_chain::chain_search(p, options, clock, best).run();
-    conclude(p, best, clock, stopped);
-  } catch (const std::bad_alloc&) {
-    conclude_out_of_memory(best, clock);
-  }
+      return detail::on_chain::chain_search(p, options, clock, best).run();
+    return stop_reason::none;
+  });
   return best;
 }
 

@@ -26,7 +26,7 @@ using namespace remat;
 using bench::benchmark_set;
 using bench::best_known;
 
-const std::filesystem::path stored = std::filesystem::path(REMAT_TEST_DATA) / ".." / ".." / "bench" / "set";
+const std::filesystem::path stored = REMAT_BENCH_SET;
 constexpr const char* columns =
     "instance,fraction,budget_bytes,operations,baseline_time,time,bound,found_by,found_on,bound_by,bound_on\n";
 

@@ -85,6 +85,7 @@ BY_HAND = [
     ("docs/distribute.md", "shell", "for n in 1 2 3 8 64", "needs MPI; the test examples.remat_plan_ranks runs ranks"),
     ("docs/distribute.md", "shell", "python3 bench/distribute/simulate_ranks.py", "needs times that MPI measures"),
     ("docs/offload.md", "output", "$ measure-link", "needs a GPU"),
+    ("docs/benchmark-set.md", "shell", "bash bench/set/pack.sh", "it changes the checkout; the test bench.pack_set runs it"),
     ("docs/*.md", "shell", "build/release/bench/", MEASURES),
     ("docs/memory-plan.md", "shell", "fit_figures", MEASURES),
     ("docs/memory-plan.md", "shell", "arena_figures", MEASURES),

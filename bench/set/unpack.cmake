@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSL-1.0
+# The best known schedules are one compressed file. This unpacks them, with their table, into the build folder, where the
+# program benchmark_set and its test find them (REMAT_BENCH_SET); bench/set/pack.sh brings back what the program took.
+set(REMAT_BENCH_SET "${PROJECT_BINARY_DIR}/bench/set")
+set(stored "${CMAKE_CURRENT_LIST_DIR}/best_known.csv" "${CMAKE_CURRENT_LIST_DIR}/schedules.tar.xz")
+set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${stored})
+set(hashes)
+foreach(file IN LISTS stored)
+  file(SHA256 "${file}" hash)
+  string(APPEND hashes "${hash}\n")
+endforeach()
+set(known)
+if(EXISTS "${REMAT_BENCH_SET}/unpacked")
+  file(READ "${REMAT_BENCH_SET}/unpacked" known)
+endif()
+if(NOT known STREQUAL hashes)
+  file(REMOVE_RECURSE "${REMAT_BENCH_SET}")
+  file(COPY "${CMAKE_CURRENT_LIST_DIR}/best_known.csv" DESTINATION "${REMAT_BENCH_SET}")
+  file(ARCHIVE_EXTRACT INPUT "${CMAKE_CURRENT_LIST_DIR}/schedules.tar.xz" DESTINATION "${REMAT_BENCH_SET}")
+  file(WRITE "${REMAT_BENCH_SET}/unpacked" "${hashes}")
+endif()

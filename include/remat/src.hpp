@@ -38,7 +38,9 @@
 #include "remat/method/rotor/impl/rotor.hpp"
 #include "remat/method/twremat/impl/twremat.hpp"
 #include "remat/mip/impl/branch_and_bound.hpp"
+#if __has_include(<unistd.h>)  // POSIX
 #include "remat/mip/impl/command.hpp"
+#endif
 #include "remat/mip/impl/concepts.hpp"
 #include "remat/mip/impl/model.hpp"
 #include "remat/problem/impl/digest.hpp"

@@ -53,10 +53,11 @@ foreach(header IN LISTS headers)
       message(SEND_ERROR "${header}: cites ${key}, which docs/references.bib lacks")
     endif()
   endforeach()
-  # A comment behind a member has a subject: "the plan's time", not "of the plan".
-  if(NOT header MATCHES "/(detail|impl)/" AND
-      text MATCHES "///< (of|that|for|from|by|in|with|to|on|between|as|until|into|without|since) [^\n]*")
-    message(SEND_ERROR "${header}: the comment \"${CMAKE_MATCH_0}\" begins with a preposition; say what the member is")
+  # A comment behind a member or a statement has a subject: "the plan's time", not "of the plan".
+  # The report's assets are another language.
+  if(NOT header STREQUAL "render/impl/report_assets.hpp" AND text MATCHES
+      "[,;{)] +//(/<)? (of|that|for|from|by|in|with|on|to|at|after|before|between|as|until|into|without|since|within) [^\n]*")
+    message(SEND_ERROR "${header}: the comment \"${CMAKE_MATCH_0}\" begins with a preposition; say what it is about")
   endif()
   if(header MATCHES "(^|/)(util|utils)/")
     message(SEND_ERROR "${header}: no such folders; a helper gets a name and a home")

@@ -267,9 +267,9 @@ class run_clock {
   clock::time_point start_;
   mutable std::atomic<std::int64_t> latest_{ticks(start_)};  // about the latest reading of the clock
   mutable std::atomic<std::int64_t> set_back_{0};            // how far the clock was set back since the start
-  std::chrono::nanoseconds last_report_{};                   // since the start
+  std::chrono::nanoseconds last_report_{};                   // the time of the last report, since the start
   std::string_view solver_{}, stage_{};
-  run_clock* whole_ = nullptr;  // of which this is a part
+  run_clock* whole_ = nullptr;  // the clock of which this is a part
   const double* best_objective_ = nullptr;
   const double* lower_bound_ = nullptr;
   bool reported_ = false, out_of_memory_ = false;

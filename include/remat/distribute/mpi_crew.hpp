@@ -92,7 +92,7 @@ class piece_thread {
   }
 
  private:
-  std::mutex mutex_;  // of what follows but the thread
+  std::mutex mutex_;  // one mutex for what follows but the thread
   std::condition_variable ended_;
   bool done_ = false;
   double seconds_ = 0;
@@ -163,7 +163,7 @@ class mpi_crew final : public crew {
   void run(const piece_list& pieces, const run_control& control) override {
     if (pieces.count == 0) return;
     if (!is_shared() || pieces.kind.empty()) {
-      detail::piece_times times;  // of this call alone: another thread may use those of the crew
+      detail::piece_times times;  // the times of this call alone: another thread may use those of the crew
       detail::run_pieces_on_threads(pieces, control, times);
       return;
     }
@@ -184,7 +184,7 @@ class mpi_crew final : public crew {
   enum class answer : std::uint8_t { result, out_of_memory, failed, ended };
 
   struct rank_state {
-    std::optional<std::uint64_t> sequence{};  // of its piece, which may be of a call that has ended
+    std::optional<std::uint64_t> sequence{};  // its piece's number, which may be of a call that has ended
     std::size_t piece = 0;
     std::deque<std::uint64_t> shared{};  // the keys of the bytes that it keeps
   };
@@ -207,7 +207,7 @@ class mpi_crew final : public crew {
     void run() {
       try {
         run_all();
-      } catch (...) {  // of a callback, or of MPI
+      } catch (...) {  // a callback has thrown, or MPI has
         if (!told_) stop_all();
         throw;
       }
@@ -317,7 +317,7 @@ class mpi_crew final : public crew {
         const auto sequence = in.get<std::uint64_t>();
         rank_state& rank = all_.ranks_state_[static_cast<std::size_t>(from)];
         if (rank.sequence == sequence) rank.sequence.reset();
-        if (first_ == 0 || sequence < first_) continue;  // of a call that an exception ended
+        if (first_ == 0 || sequence < first_) continue;  // the answer is of a call that an exception ended
         --busy_;
         ++finished_;
         const auto seconds = in.get<double>();

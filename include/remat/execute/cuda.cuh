@@ -624,14 +624,14 @@ class cuda_executor {
   detail::launch_calls<cudaStream_t> calls_;
   detail::cuda::fork_and_join joints_;
   std::vector<cuda_event> events_;            // the plan's
-  cuda_event begun_;                          // behind what the caller's stream held before the step
-  std::vector<cuda_event> ends_;              // of the joined streams whose last launch has no event
+  cuda_event begun_;                          // an event behind what the caller's stream held before the step
+  std::vector<cuda_event> ends_;              // ends of the joined streams whose last launch has no event
   std::vector<cuda_event> clocks_;            // begin and end of each launch, then of the step
-  std::vector<std::string> labels_;           // of each operation
-  std::vector<std::string> copy_labels_;      // of each tensor
+  std::vector<std::string> labels_;           // each operation's label
+  std::vector<std::string> copy_labels_;      // the label of each tensor's copies
   std::vector<std::uint32_t> on_callers_;     // the launches of stream 0
-  std::vector<std::uint32_t> repeats_;        // of each operation; empty: 1
-  std::vector<std::uint32_t> timed_repeats_;  // of the last step that was enqueued
+  std::vector<std::uint32_t> repeats_;        // each operation's repeats; empty: 1
+  std::vector<std::uint32_t> timed_repeats_;  // the repeats of the last step that was enqueued
   std::optional<detail::cuda::memory_regions<>> regions_;
   std::optional<detail::cuda::write_check> writes_;
   cuda_stream capture_stream_;

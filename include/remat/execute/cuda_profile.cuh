@@ -17,7 +17,7 @@ struct cuda_profile_options {
   /// Seconds. An operation whose time is less is measured again, by `repeats` launches in a row: CUDA documents
   /// a resolution of about half a microsecond for its events. 0: no operation is.
   double repeat_below = 1e-5;
-  std::uint32_t repeats = 20;  ///< at least 1
+  std::uint32_t repeats = 20;  ///< launches in a row, at least 1
 };
 
 namespace detail::cuda_profile {
@@ -31,7 +31,7 @@ class replays {
   };
   struct report {
     run_status status = run_status::done;
-    double seconds = 0;  // of the step on the device
+    double seconds = 0;  // the step's time on the device
     std::vector<launch_time> times{};
   };
 
@@ -49,7 +49,7 @@ class replays {
     }
     captured_->launch(stream_.get(), step_seed);
     throw_on_cuda_error(cudaStreamSynchronize(stream_.get()), "measuring a replay");
-    constexpr double second = 1e-3;  // of a millisecond
+    constexpr double second = 1e-3;  // seconds of a millisecond
     report out{.seconds = static_cast<double>(executor_.step_time()) * second};
     for (const cuda_launch_time& t : executor_.times())
       out.times.push_back({std::chrono::duration<double>(static_cast<double>(t.duration) * second)});

@@ -216,15 +216,15 @@ class host_executor {
   detail::host::memory_guard guard_;
   bool watched_;
   std::vector<launch_time> times_;
-  std::vector<std::size_t> ran_;  // of each stream
+  std::vector<std::size_t> ran_;  // number of launches that each stream has run
   detail::host::host_events events_;
   std::uint64_t seed_ = 0;
-  const std::stop_token* stop_ = nullptr;  // of the run
+  const std::stop_token* stop_ = nullptr;  // the run's stop token
   clock::time_point begun_{};
   std::atomic<bool> in_use_{false};
   std::atomic<bool> failed_{false};
   std::mutex error_mutex_;
-  std::exception_ptr error_{};  // of the run: the one of the earliest step
+  std::exception_ptr error_{};  // the run's error: the one of the earliest step
   std::size_t error_step_ = 0;
   detail::host::worker_threads threads_;  // last: they use the rest
 };

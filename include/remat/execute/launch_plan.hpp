@@ -117,8 +117,8 @@ struct graph_arguments {
   std::size_t num_operations = 0, num_tensors = 0;
   index_rows inputs, outputs;  // operation → tensors
   std::vector<std::uint32_t> final_outputs;
-  std::vector<std::uint8_t> random;                        // of each operation; empty if the graph does not say
-  std::vector<std::int64_t> bytes;                         // of each tensor; empty if the graph has no sizes
+  std::vector<std::uint8_t> random;  // whether each operation is random; empty if the graph does not say
+  std::vector<std::int64_t> bytes;   // each tensor's size; empty if the graph has no sizes
   std::vector<std::string> operation_names, tensor_names;  // empty if the graph has no names
 
   /// The problem's size of each tensor; of an always resident tensor the graph's, 0 if the graph has no sizes.
@@ -350,7 +350,7 @@ class launch_plan {
   std::vector<std::vector<std::uint32_t>> by_stream_;
   std::vector<std::int64_t> memory_, tensor_bytes_;
   std::vector<std::uint8_t> bound_;
-  std::vector<place> place_;  // of each tensor
+  std::vector<place> place_;  // each tensor's place
   std::vector<std::uint32_t> output_allocation_;
 };
 

@@ -205,9 +205,9 @@ class step_builder {
   tensor_id tensor(std::string name, std::int64_t bytes, tensor_kind kind);
   void check(op_id id, const forward_operation<Kernel>& o) const;
 
-  training_graph tensors_;                      // without operations
-  std::vector<std::optional<op_id>> producer_;  // of a tensor
-  std::vector<std::uint8_t> wanted_;            // of a tensor: its gradient
+  training_graph tensors_;                      // all tensors, without operations
+  std::vector<std::optional<op_id>> producer_;  // each tensor's producer
+  std::vector<std::uint8_t> wanted_;            // whether each tensor's gradient is wanted
   std::vector<forward_operation<Kernel>> operations_;
 };
 

@@ -97,7 +97,7 @@ struct hierarchy_limits {
 
 /// The result of `check_hierarchy`.
 struct hierarchy_report {
-  std::vector<std::string> violations{};  ///< at most ten violations, in words
+  std::vector<std::string> violations{};  ///< ten violations at most, in words
 
   /// True when the checker found no violation.
   [[nodiscard]] bool valid() const noexcept { return violations.empty(); }

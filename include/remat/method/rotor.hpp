@@ -178,7 +178,7 @@ class chain_frontier {
   friend class detail::on_chain::frontier_solve;
 
   std::vector<point> points_;
-  std::vector<std::int64_t> at_;  // of a point: the memory beside the input, in the table's unit
+  std::vector<std::int64_t> at_;  // each point's memory beside the input, in the table's unit
   std::shared_ptr<const detail::on_chain::solved_table> table_;
   bool exact_ = false;
   solve_status status_ = solve_status::timeout;

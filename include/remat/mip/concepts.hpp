@@ -116,7 +116,7 @@ class mip_failures {
   [[nodiscard]] std::string first() const;
 
  private:
-  mutable std::mutex mutex_;  // of the members below
+  mutable std::mutex mutex_;  // one mutex for the members below
   std::uint64_t count_ = 0;
   std::string first_;
 };

@@ -66,7 +66,7 @@ void connect_bags(tree_decomposition& t);
 
 /// The result of `check_decomposition`.
 struct decomposition_report {
-  std::vector<std::string> violations;  ///< at most ten violations, in words; vertices and bags are counted from 0
+  std::vector<std::string> violations;  ///< ten violations at most, in words; vertices and bags are counted from 0
   std::int64_t width = -1;              ///< the size of the largest bag less one
 
   /// True when the checker found no violation.

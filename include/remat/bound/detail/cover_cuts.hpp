@@ -14,7 +14,7 @@ namespace REMAT_NAMESPACE::detail {
 
 /// The inequality Σ factor(j) · x(j) ≤ most over whole items.
 struct cover_cut {
-  std::vector<std::int64_t> factor;  ///< of each item
+  std::vector<std::int64_t> factor;  ///< each item's factor
   std::int64_t most = 0;
 };
 

@@ -18,7 +18,7 @@ inline constexpr std::size_t max_plane_variables = 20;
 /// A linear function: `constant` + Σ `slope[i]` · y[i].
 struct plane {
   double constant = 0;                              ///< its value at the origin
-  std::array<double, max_plane_variables> slope{};  ///< for each variable
+  std::array<double, max_plane_variables> slope{};  ///< the slope for each variable
 
   /// Returns the value at `y`.
   [[nodiscard]] double at(const std::array<double, max_plane_variables>& y) const {
@@ -30,8 +30,8 @@ struct plane {
 
 /// A condition Σ `weight[i]` · y[i] ≤ `limit`, where `limit` ≥ 0.
 struct plane_limit {
-  std::array<double, max_plane_variables> weight{};  ///< for each variable
-  double limit = 0;                                  ///< of the weighted sum
+  std::array<double, max_plane_variables> weight{};  ///< the weight of each variable
+  double limit = 0;                                  ///< the limit of the weighted sum
 };
 
 /// Where the least of several planes is highest.
@@ -69,7 +69,7 @@ struct plane_optimum {
   for (std::size_t i = 0; i < rows; ++i) in_row[i] = right + i;
   for (std::size_t j = 0; j < right; ++j) in_column[j] = j;
 
-  double scale = 0;  // of the right sides
+  double scale = 0;  // the largest of the planes' right sides
   for (std::size_t i = 0; i < planes.size(); ++i) scale = std::max(scale, tableau[i][right]);
   constexpr int max_steps = 400, max_greedy_steps = 100;
   constexpr double smallest = 1e-9;  // a pivot below it would be rounding
@@ -92,7 +92,7 @@ struct plane_optimum {
       if (tableau[i][enter] > smallest && tableau[i][right] / tableau[i][enter] <= about &&
           (leave == rows || tableau[i][enter] > tableau[leave][enter]))
         leave = i;
-    if (leave == rows) break;  // without a limit
+    if (leave == rows) break;  // no row limits the variable
     const double pivot = tableau[leave][enter];
     for (std::size_t j = 0; j <= right; ++j)
       if (j != enter) tableau[leave][j] /= pivot;
@@ -103,7 +103,7 @@ struct plane_optimum {
       for (std::size_t j = 0; j <= right; ++j)
         if (j != enter) tableau[i][j] -= factor * tableau[leave][j];
       tableau[i][enter] = -factor / pivot;
-      if (i < rows && tableau[i][right] < 0) tableau[i][right] = 0;  // by rounding
+      if (i < rows && tableau[i][right] < 0) tableau[i][right] = 0;  // rounding may make it negative
     }
     std::swap(in_row[leave], in_column[enter]);
   }

@@ -115,7 +115,7 @@ class max_flow {
   };
   /// A copy of the capacities and the flow.
   struct state {
-    std::vector<half> halves;      ///< of all arcs
+    std::vector<half> halves;      ///< the halves of all arcs
     std::vector<capacity> excess;  ///< what waits at each node
     std::vector<capacity> sink;    ///< what the arc from each node to the sink can still take
     capacity value = 0;            ///< the flow that has arrived at the sink

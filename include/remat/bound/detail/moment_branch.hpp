@@ -24,7 +24,7 @@ struct moment_optimum {
   std::vector<tensor_id> saved{};                          ///< its resident tensors, ascending
   std::vector<op_id> again{};                              ///< the operations that it runs again, ascending
   std::vector<op_id> runs{};  ///< the operations that it runs after the moment (see `moment_cut::for_each_run`)
-  std::uint32_t nodes = 0;    ///< of branch and bound
+  std::uint32_t nodes = 0;    ///< nodes of branch and bound
   std::uint32_t flows = 0;    ///< maximum flows that were run
   bool infeasible = false;    ///< proven: no choice fits into the free bytes
 };
@@ -57,12 +57,12 @@ class search {
  private:
   static constexpr double infinity = std::numeric_limits<double>::infinity();
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  static constexpr std::uint32_t max_depth = 200;  // below the number of tensors that moment_cut can fix
+  static constexpr std::uint32_t max_depth = 200;  // a depth below the number of tensors that moment_cut can fix
   static constexpr int max_flows = 32;
 
   struct node {
     std::uint32_t parent;
-    std::uint32_t candidate;  // that the node fixes …
+    std::uint32_t candidate;  // the candidate that the node fixes …
     moment_cut::fixing how;   // … in this way
     double price;             // the best one found
     std::uint32_t branch;     // the candidate that its children fix
@@ -214,7 +214,7 @@ class search {
   std::vector<node> nodes_;
   std::priority_queue<entry, std::vector<entry>, std::greater<>> open_;
   double closed_ = infinity;                // the least bound of the nodes that are not branched on
-  std::vector<std::uint8_t> left_, right_;  // of a candidate: it is resident on this side of the best price
+  std::vector<std::uint8_t> left_, right_;  // whether each candidate is resident on this side of the best price
 };
 
 }  // namespace moment_branch

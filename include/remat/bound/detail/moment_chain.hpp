@@ -25,7 +25,7 @@ struct moment_chain {
   /// The operations whose first runs are the moments. Each depends on the one before.
   std::vector<std::uint32_t> moments{};
   std::vector<std::vector<tensor_rate>> passed{};  ///< the rates between a moment and the next
-  std::vector<double> prices{};                    ///< of a byte at each moment
+  std::vector<double> prices{};                    ///< the price of a byte at each moment
   std::vector<double> values{};  ///< bounds of the segments with these rates; with all rates taken off, they add up
   std::uint32_t flows = 0;       ///< maximum flows that were run
 };
@@ -71,10 +71,10 @@ class search {
   static constexpr std::size_t max_tries = 3;  // chains of a round that are climbed with whole tensors
   static constexpr int screening_steps = 25;
   static constexpr std::uint32_t small_graph = 150, large_graph = 300;
-  static constexpr double momentum = 0.5;        // of the subgradient steps
-  static constexpr double large_tensors = 1.05;  // as much higher is the bound by whole tensors
+  static constexpr double momentum = 0.5;        // the momentum of the subgradient steps
+  static constexpr double large_tensors = 1.05;  // how much higher the bound by whole tensors is
   static constexpr double promising_part = 0.6, promising_part_of_large = 0.75;
-  static constexpr double least_gain = 5e-4;  // of the bound, for another moment
+  static constexpr double least_gain = 5e-4;  // the part of the bound that another moment must gain
 
   /// What a choice of one segment holds at the moment, and what it runs; ascending.
   struct choice_lists {
@@ -85,7 +85,7 @@ class search {
     double value = 0;
     double price = 0;
     choice_lists low, high;
-    double share = 1;  // of `low`: mixed so, the two choices fill the budget
+    double share = 1;  // the share of `low`: mixed so, the two choices fill the budget
   };
   /// Moments in order. `passed[i]` are the rates between segments i and i + 1, `prices` those of a byte.
   struct chain {
@@ -481,10 +481,11 @@ class search {
   bool stopped_ = false;
   std::uint32_t flows_ = 0;
   std::vector<std::uint32_t> candidates_;
-  std::vector<std::uint8_t> precedes_;  // of a pair of candidates
-  std::vector<std::pair<std::uint32_t, std::unique_ptr<std::vector<std::uint8_t>>>> relatives_;  // of moments so far
+  std::vector<std::uint8_t> precedes_;  // whether the first of each pair of candidates precedes the second
+  // The moments so far, with their relatives.
+  std::vector<std::pair<std::uint32_t, std::unique_ptr<std::vector<std::uint8_t>>>> relatives_;
   std::vector<piece> pieces_;
-  double most_alone_ = 0, most_together_ = 0;  // of one moment, and of several, without rates
+  double most_alone_ = 0, most_together_ = 0;  // the best bounds of one moment, and of several, without rates
   moment_chain best_;
 };
 

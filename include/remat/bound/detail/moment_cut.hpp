@@ -19,14 +19,14 @@ namespace REMAT_NAMESPACE::detail {
 
 /// The cost of one choice of resident tensors at a moment.
 struct moment_choice {
-  double time = 0;         ///< of the operations that run again, and of the rates of a segment
-  std::int64_t bytes = 0;  ///< of the resident tensors, without the working set of the moment's operation
+  double time = 0;         ///< time of the operations that run again, and of the rates of a segment
+  std::int64_t bytes = 0;  ///< bytes of the resident tensors, without the working set of the moment's operation
 };
 
 /// A rate on a tensor at one end of a segment, in time. See `segment`.
 struct tensor_rate {
   std::uint32_t tensor;  ///< the tensor
-  double rate;           ///< at least 0
+  double rate;           ///< the rate, at least 0
 };
 
 /// A part of the schedule that begins when the first run of an operation is over: its moment.
@@ -239,11 +239,11 @@ class moment_cut : private moment_network {
     std::uint32_t arc;  // `none` for an arc from the source
     std::uint32_t from, to;
     std::int64_t bytes;
-    double rate;  // of `kept`
+    double rate;  // the rate of `kept`
     fixing fixed = fixing::free;
-    double tilt = 1;  // of the price
+    double tilt = 1;  // the factor of the price
   };
-  struct wanted_tensor {  // of `passed_on`
+  struct wanted_tensor {  // a tensor of `passed_on`
     std::uint32_t node;
     double rate;
   };
@@ -445,11 +445,11 @@ class moment_cut : private moment_network {
   segment segment_;
   bool unrepeatable_ = false;
   double total_time_ = 0;
-  double total_cost_ = 0;  // with all rates
+  double total_cost_ = 0;  // the cost with all rates
   double required_bytes_ = 0;
-  double loaded_price_ = not_loaded;  // of the capacities in `flow_`, in their unit
-  double kept_price_ = not_loaded;    // of those in `kept_`
-  std::vector<std::uint8_t> needed_;  // of an operation: the end of the segment depends on it, or it is the end
+  double loaded_price_ = not_loaded;  // the price of the capacities in `flow_`, in their unit
+  double kept_price_ = not_loaded;    // the price of those in `kept_`
+  std::vector<std::uint8_t> needed_;  // whether the end of the segment depends on each operation, or is it
   std::vector<candidate_tensor> candidates_;
   std::vector<wanted_tensor> wanted_;
   max_flow::state kept_;

@@ -58,7 +58,7 @@ class moment_joint {
 
  private:
   static constexpr std::size_t max_moments = 12;
-  static constexpr double branching_share = 4;  // of the root's work, before another moment is looked for
+  static constexpr double branching_share = 4;  // a multiple of the root's work, before another moment is looked for
 
   /// A power of two. Costs should add up to some thousand: see `boxed_program`.
   [[nodiscard]] static double unit_of(double time) {

@@ -79,7 +79,7 @@ class moment_program {
 
  private:
   struct part {
-    std::vector<value> runs, again;  // of each operation
+    std::vector<value> runs, again;  // each operation's values
   };
   static constexpr std::uint8_t later = moment_relations::later, earlier = moment_relations::earlier;
 
@@ -168,7 +168,7 @@ class moment_program {
   /// multiples of a power of two, and if a tensor that does not fit alone counts as less than it is, but more than the
   /// room. So all coefficients are exact.
   void add_room_row(const memory& m) {
-    constexpr int digits = 52;  // of the room; a double has 53
+    constexpr int digits = 52;  // digits of the room; a double has 53
     const int shift = std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(m.room))) - digits);
     const std::int64_t room = m.room >> shift;
     const double scale = std::ldexp(1.0, 4 - std::ilogb(static_cast<double>(std::max<std::int64_t>(room, 1))));
@@ -251,9 +251,9 @@ class moment_program {
   double unit_;
   bool fits_ = true;
   boxed_program rows_;
-  std::vector<std::vector<std::uint8_t>> sides_;  // by moments, of each operation
-  std::vector<std::vector<value>> waits_, held_;  // by moments: of each operation, of each tensor
-  std::vector<memory> memories_;                  // by moments
+  std::vector<std::vector<std::uint8_t>> sides_;  // each operation's sides, by moments
+  std::vector<std::vector<value>> waits_, held_;  // values of each operation, and of each tensor, by moments
+  std::vector<memory> memories_;                  // each moment's memory
   std::vector<part> segments_;
   std::vector<sparse_entry> entries_;
 };

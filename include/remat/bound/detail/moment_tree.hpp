@@ -372,9 +372,9 @@ class moment_tree {
   moment_program& program_;
   boxed_program& rows_;
   std::uint32_t first_cut_;             // the rows from it on are cuts
-  std::vector<cover_cuts> cuts_;        // by moments
+  std::vector<cover_cuts> cuts_;        // each moment's cuts
   std::vector<std::uint32_t> columns_;  // what is held, and what runs or has not run
-  std::vector<record> history_;         // of columns
+  std::vector<record> history_;         // each column's record
   record all_;
   std::vector<std::uint32_t> changed_;  // columns whose bounds are not those of the root
   std::vector<double> base_lower_, base_upper_;

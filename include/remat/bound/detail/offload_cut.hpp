@@ -24,10 +24,10 @@ inline constexpr std::size_t max_releases = 8;
 
 /// The multipliers of an `offload_cut`. All are at least 0; `before` + Σ `out` ≤ 1 and `after` + Σ `in` ≤ 1.
 struct offload_multipliers {
-  double before = 1;                       ///< on a unit of time that the operations before the moment take
-  double after = 1;                        ///< on a unit of time that the operations after the moment take
-  std::array<double, max_releases> out{};  ///< on the copies to the host of this release and of later ones
-  std::array<double, max_releases> in{};   ///< on the copies back of this release and of later ones
+  double before = 1;                       ///< multiplier of a unit of time that the operations before the moment take
+  double after = 1;                        ///< multiplier of a unit of time that the operations after the moment take
+  std::array<double, max_releases> out{};  ///< multipliers of the copies to the host of this release and of later ones
+  std::array<double, max_releases> in{};   ///< multipliers of the copies back of this release and of later ones
   double device = 0;                       ///< price of a resident byte, in time
   double host = 0;                         ///< price of a byte on the host, in time
 };
@@ -39,9 +39,9 @@ struct offload_choice {
   double again = 0;                             ///< time of the further runs
   std::array<double, max_releases> copy_out{};  ///< time of the copies to the host, by release
   std::array<double, max_releases> copy_in{};   ///< time of the copies back, by release
-  std::int64_t device_bytes = 0;                ///< of the resident tensors, without the working set
-  std::int64_t host_bytes = 0;                  ///< of the tensors that are only on the host
-  double penalty = 0;                           ///< for tensors that are held although they are fixed as absent
+  std::int64_t device_bytes = 0;                ///< bytes of the resident tensors, without the working set
+  std::int64_t host_bytes = 0;                  ///< bytes of the tensors that are only on the host
+  double penalty = 0;                           ///< penalty for tensors that are held although they are fixed as absent
 };
 
 /// A minimum-cut network for one moment, the first run of an operation k, where tensors may be on the host: the
@@ -224,7 +224,7 @@ class offload_cut : private moment_network {
   enum class division : std::uint8_t {
     by_price,   ///< each where it is cheaper
     device,     ///< all on the device
-    host,       ///< on the host all that may be there
+    host,       ///< all that may be on the host is there
     room_first  ///< the device is filled first with what is read soonest
   };
 
@@ -319,7 +319,7 @@ class offload_cut : private moment_network {
     const auto must_stay = [&](const held_tensor& c) {
       return !may_copy(c) || c.fixed == fixing::not_on_host || c.fixed == fixing::on_device;
     };
-    std::vector<const held_tensor*> list;  // that `room` decides about
+    std::vector<const held_tensor*> list;  // the tensors that `room` decides about
     for (const held_tensor& c : held_) {
       if (c.fixed == fixing::absent || (c.fixed <= fixing::not_on_host && !is_held(c))) continue;
       if (must_stay(c)) {
@@ -469,8 +469,8 @@ class offload_cut : private moment_network {
   }
 
   host_link link_;
-  double time_before_ = 0, time_after_ = 0;  // of A without k, and of the needed operations of D
-  double total_time_ = 0;                    // of all needed operations
+  double time_before_ = 0, time_after_ = 0;  // times of A without k, and of the needed operations of D
+  double total_time_ = 0;                    // the time of all needed operations, that of k twice
   double total_bytes_ = 0, total_out_ = 0, total_in_ = 0;
   int out_limit_ = 0, in_limit_ = 0;
   std::uint32_t round_ = 0;

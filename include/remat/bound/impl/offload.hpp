@@ -137,7 +137,7 @@ class moment_order {
   std::int64_t budget_;
   std::vector<std::int64_t> listed_;  // memory at each needed operation in the listed order
   std::vector<double> producers_time_;
-  std::vector<std::uint8_t> tried_;     // of an operation
+  std::vector<std::uint8_t> tried_;     // whether each operation has been tried
   std::vector<std::uint32_t> moments_;  // where the listed order exceeds the budget, ascending
   std::vector<std::uint32_t> tightest_;
   std::size_t next_tightest_ = 0, count_ = 0;
@@ -181,7 +181,8 @@ class bound_search {
   static constexpr std::uint32_t max_operations_with_releases = 2000;
   /// A moment is given up when its bound cannot exceed the best one by this part of the needed time.
   static constexpr double relative_tolerance = 1e-7;
-  static constexpr double first_reach = 4, reach_growth = 16, last_reach = 0x1p18;  // in units of the needed time
+  // The reaches are in units of the needed time.
+  static constexpr double first_reach = 4, reach_growth = 16, last_reach = 0x1p18;
   /// The queries lie at this part of the way from the best point to the point that the planes propose.
   static constexpr double step_to_proposal = 0.5;
   static constexpr std::size_t max_branch_moments = 4;
@@ -553,14 +554,14 @@ class bound_search {
   std::size_t outs_ = 0, ins_ = 0;  // variables in each direction
   copy_limit limit_;
   std::vector<plane> planes_;
-  std::vector<std::vector<offload_cut::fixing>> states_;  // of the candidates, after each flow of `maximise`
+  std::vector<std::vector<offload_cut::fixing>> states_;  // the candidates' states after each flow of `maximise`
   std::size_t split_ = no_split;
   fixed_tensors fixed_;
   std::vector<attempt> attempts_;
-  std::size_t choice_releases_ = 1;  // with which `best_choice_` was found
+  std::size_t choice_releases_ = 1;  // the releases with which `best_choice_` was found
   double last_top_ = 0;
   optimum best_;
-  choice_place choice_, best_choice_;  // of the present moment, and of the best one
+  choice_place choice_, best_choice_;  // the choice of the present moment, and that of the best one
   offload_bound_result result_;
 };
 

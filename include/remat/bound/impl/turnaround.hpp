@@ -44,11 +44,11 @@ struct analysis_state {
 
   remat::problem problem;
   moment_cut cut{problem.graph()};
-  least_memory_result floor = largest_working_set(problem);  // of the working sets and the end of the training step
+  least_memory_result floor = largest_working_set(problem);  // bytes of working sets and the end of the training step
   std::vector<std::int64_t> listed;                          // memory at each needed operation in the listed order
-  std::vector<double> producers_time =                       // of a tensor; infinite if a producer must not run twice
+  std::vector<double> producers_time =                       // each tensor's; infinite if a producer must not run twice
       std::vector<double>(problem.graph().num_tensors, 0);
-  std::vector<line> lines;  // from all budgets so far
+  std::vector<line> lines;  // the lines from all budgets so far
 };
 
 /// Chooses the moments to try, in turn.
@@ -57,7 +57,7 @@ class moment_order {
   struct attempt {
     std::uint32_t moment;
     double value;  // the best bound at this moment
-    double error;  // of the estimate
+    double error;  // the error of the estimate
   };
 
   moment_order(const analysis_state& state, std::int64_t budget, std::uint32_t max_moments)
@@ -176,11 +176,11 @@ class moment_order {
   std::int64_t budget_;
   std::size_t count_ = 0;
   std::vector<std::uint32_t> moments_;  // where the listed order exceeds the budget, ascending
-  std::vector<std::uint8_t> tried_;     // of an operation
+  std::vector<std::uint8_t> tried_;     // whether each operation has been tried
   std::vector<attempt> attempts_;
   std::vector<std::uint32_t> tightest_;
   std::size_t next_tightest_ = 0;
-  std::vector<double> estimate_;  // of an operation, at the price estimated_at_
+  std::vector<double> estimate_;  // each operation's estimate, at the price estimated_at_
   double estimated_at_ = -1;
 };
 
@@ -240,7 +240,7 @@ class budget_search {
     std::uint32_t moment = none;
     double price = 0;
     double value = 0;          // the bound on the recomputation
-    double fitting_price = 0;  // at which the cheapest choice is within the budget; negative if unknown
+    double fitting_price = 0;  // the price at which the cheapest choice is within the budget; negative if unknown
   };
 
   turnaround_result infeasible() {
@@ -406,7 +406,7 @@ class budget_search {
   double tolerance_;
   double reached_ = 0;  // the best bound at the last moment
   optimum best_;
-  moment_optimum exact_;  // of branch and bound, at the best moment
+  moment_optimum exact_;  // the optimum of branch and bound, at the best moment
   moment_chain chain_;
   std::uint32_t flows_ = 0;
   turnaround_result result_;

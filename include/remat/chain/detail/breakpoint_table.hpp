@@ -23,7 +23,7 @@ class row_filler;
 
 /// A step of a falling step function: from `memory` on, up to the next breakpoint, D is `excess`.
 struct breakpoint {
-  std::int64_t memory = 0;  ///< in the unit of the chain
+  std::int64_t memory = 0;  ///< memory in the unit of the chain
   double excess = 0;        ///< the time beyond what every schedule spends
 };
 

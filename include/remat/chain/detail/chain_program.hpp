@@ -22,7 +22,7 @@ namespace REMAT_NAMESPACE::detail {
 
 /// Options of `chain_program::fill`.
 struct chain_program_options {
-  std::uint32_t slots = 500;    ///< that hold every stage whole, 1 … 2^24
+  std::uint32_t slots = 500;    ///< slots that hold every stage whole, 1 … 2^24
   std::int64_t slot_bytes = 0;  ///< bytes of a slot; 0: such that `slots` of them hold every stage whole
   /// Schedules for larger budgets are left out.
   std::int64_t max_bytes = std::numeric_limits<std::int64_t>::max();
@@ -46,7 +46,7 @@ class chain_program {
  public:
   /// One of the schedules of the table.
   struct entry {
-    double time = 0;         ///< as the table counts it
+    double time = 0;         ///< the time, as the table counts it
     double lost = 0;         ///< time beyond `flat_time`, as the table counts it; may be below 0
     std::int64_t bytes = 0;  ///< the budget, as the table counts it
     std::int64_t slots = 0;  ///< the budget beside what always stands, in slots

@@ -106,7 +106,7 @@ chain_search_end search_chain(const problem& p, chain_program& program, const ch
 /// The best schedule of one chain: what an `offer` to `search_chain` may keep.
 struct chain_best {
   std::optional<schedule> plan{};   ///< the fastest one; of equal times, the one of the lowest peak
-  check_report report{};            ///< of `plan`
+  check_report report{};            ///< the report on `plan`
   chain_program::entry of_table{};  ///< what the table says of `plan`
 
   /// The time of the plan; infinite if there is none.

@@ -120,10 +120,10 @@ class narrow_order {
   }
 
   const flat_graph& g_;
-  std::vector<std::uint8_t> is_forward_;  // of an operation
-  std::vector<std::uint8_t> present_;     // of a tensor: it has been made, and is no final output
-  std::vector<std::uint32_t> missing_;    // of an operation: producers of its inputs that have not run
-  std::vector<std::uint32_t> readers_;    // of a tensor: forward readers that have not run
+  std::vector<std::uint8_t> is_forward_;  // whether each operation is a forward one
+  std::vector<std::uint8_t> present_;     // whether each tensor has been made, and is no final output
+  std::vector<std::uint32_t> missing_;    // how many producers of each operation's inputs have not run
+  std::vector<std::uint32_t> readers_;    // how many forward readers of each tensor have not run
   std::vector<std::uint32_t> ready_;      // operations that may run
 };
 

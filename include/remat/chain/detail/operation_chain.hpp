@@ -88,7 +88,7 @@ class operation_chain {
   operation_chain(const flat_graph& g, forward_line line, std::uint32_t length,
                   const std::vector<std::uint32_t>& made_in)
       : line_(std::move(line)), length_(length) {
-    std::vector<std::uint32_t> stage_of(g.num_operations, 0);  // of a backward operation
+    std::vector<std::uint32_t> stage_of(g.num_operations, 0);  // each backward operation's stage
     first_.assign(length_ + std::size_t{1}, 0);
     for (const std::uint32_t o : line_.rest) {
       std::uint32_t from_forward = 0, from_gradients = length_;  // f (0: none) and g
@@ -109,7 +109,7 @@ class operation_chain {
   forward_line line_;
   std::uint32_t length_;
   std::vector<std::uint32_t> first_;     // [s]: the backward operations of stage s are [first_[s − 1], first_[s])
-  std::vector<std::uint32_t> backward_;  // by stage
+  std::vector<std::uint32_t> backward_;  // the backward operations, by stage
 };
 
 }  // namespace REMAT_NAMESPACE::detail

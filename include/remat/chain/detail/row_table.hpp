@@ -124,7 +124,7 @@ class row_table {
     if (!make_rows(clock)) return fill_outcome::stopped;
     const unsigned threads = std::clamp(clock.control().thread_count(), 1U, few ? 1 : n_ / 4 + 1);
     std::vector<Filler> fillers(threads, filler);
-    std::uint64_t filled = 0;  // by the caller's thread; each of them fills about as many rows
+    std::uint64_t filled = 0;  // rows by the caller's thread; each thread fills about as many rows
     return sweep_rows(
         layout_, threads,
         [&](unsigned thread, std::uint32_t s, std::uint32_t t) { return fill_row(fillers[thread], s, t); },

@@ -16,12 +16,12 @@ namespace REMAT_NAMESPACE::detail {
 
 /// One way to run a stage that keeps everything its backward needs. Sizes are in the unit of the chain.
 struct keep_option {
-  double time = 0;                     ///< of the forward and the backward
+  double time = 0;                     ///< time of the forward and the backward
   double last_time = 0;                ///< the same, with the forward right before the backward
-  std::int64_t saved = 0;              ///< in a chain without `saved_until`
-  std::int64_t forward_need = 0;       ///< of the forward, without its input and the waiting gradient
+  std::int64_t saved = 0;              ///< what the stage keeps, in a chain without `saved_until`
+  std::int64_t forward_need = 0;       ///< need of the forward, without its input and the waiting gradient
   std::int64_t last_forward_need = 0;  ///< the same, with the forward right before its own backward
-  std::int64_t backward_need = 0;      ///< of the backward, with the saved tensors
+  std::int64_t backward_need = 0;      ///< need of the backward, with the saved tensors
 };
 
 /// One stage, as the dynamic programs see it.
@@ -29,13 +29,13 @@ struct sized_stage {
   double fast = 0;                 ///< time of a forward that keeps nothing
   double backward = 0;             ///< time of a backward without a forward; for an `idle` stage alone
   std::int64_t gradient = 0;       ///< the gradients that later stages make for its backward and for those before it
-  std::int64_t fast_need = 0;      ///< of a forward that keeps nothing, without its input and the waiting gradient
+  std::int64_t fast_need = 0;      ///< need of a forward that keeps nothing, without its input and the waiting gradient
   std::int64_t crossing = 0;       ///< what it makes for the next stage, in a chain without `crossing_from`
   std::int64_t outputs = 0;        ///< final outputs that its backward makes
   std::int64_t transient = 0;      ///< the part of the next stage's input that forwards alone read
-  std::int64_t idle_need = 0;      ///< of the backward alone; for an `idle` stage alone
+  std::int64_t idle_need = 0;      ///< need of the backward alone; for an `idle` stage alone
   std::uint32_t first_option = 0;  ///< its ways to keep everything: [first_option, last_option) of the chain's options
-  std::uint32_t last_option = 0;   ///< behind the last of its ways
+  std::uint32_t last_option = 0;   ///< the place behind the last of its ways
   bool idle = false;               ///< its backward reads nothing that a forward makes
 };
 
@@ -51,7 +51,7 @@ struct sized_stage {
 struct sized_chain {
   std::uint32_t length = 0;                   ///< n
   std::vector<sized_stage> stages{};          ///< [1 … n]; [0] holds the transient part of the input of the chain
-  std::vector<keep_option> options{};         ///< of all stages
+  std::vector<keep_option> options{};         ///< the options of all stages
   std::vector<std::int64_t> crossing_from{};  ///< x(s, j), at s · (n + 1) + j; empty in the Rotor model
   std::vector<std::int64_t> held{};           ///< h(s, j), at s · (n + 1) + j; empty in the Rotor model
   /// In place of `keep_option::saved`, at o · (n + 1) + t: the part of a stage that is kept, by its option o, for the
@@ -119,7 +119,7 @@ enum class slot_rounding : std::uint8_t {
 struct slot_scale {
   std::int64_t unit = 1;                                            ///< bytes of a slot, above 0
   std::int64_t max = std::numeric_limits<std::int64_t>::max() - 1;  ///< larger numbers of slots become max + 1
-  slot_rounding rounding = slot_rounding::up;                       ///< of a fraction of a slot
+  slot_rounding rounding = slot_rounding::up;                       ///< the rounding of a fraction of a slot
 
   /// The slots of a number of bytes, which is not negative.
   [[nodiscard]] std::int64_t operator()(std::int64_t bytes) const noexcept {

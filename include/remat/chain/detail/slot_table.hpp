@@ -272,7 +272,7 @@ class row_filler {
     const double advanced = bound.advanced[f.s - 1];
     const double* const best = best_.data();
     const row* const column = column_.data();
-    std::uint32_t until = f.end + 1;  // from there on, j cannot win
+    std::uint32_t until = f.end + 1;  // j cannot win from there on
     double least_before = 0;
     const std::uint32_t last_j = f.last_before + 1;
     for (std::uint32_t j = f.s + 1; j <= last_j; ++j) {

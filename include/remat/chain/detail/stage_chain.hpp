@@ -23,28 +23,28 @@ namespace REMAT_NAMESPACE::detail {
 
 /// In which order the operations of a stage run.
 enum class stage_order : std::uint8_t {
-  listed,     ///< in the order of the line
-  least_peak  ///< in an order of little memory, found for each purpose of a forward and for the backward
+  listed,     ///< they run in the order of the line
+  least_peak  ///< they run in an order of little memory, found for each purpose of a forward and for the backward
 };
 
 /// The times and bytes of one stage of a `stage_chain`. Times are in the unit of the cost model. Each forward is one
 /// that runs again; `stage_chain::standing_time` is what the first one takes beyond that.
 struct stage_figures {
-  double fast_time = 0;          ///< of a forward for the tensors that cross the end of the stage
-  double forward_time = 0;       ///< of a forward for all that is saved
-  double last_forward_time = 0;  ///< of a forward for the stage's own backward, right before it
-  double backward_time = 0;      ///< of the backward
+  double fast_time = 0;          ///< time of a forward for the tensors that cross the end of the stage
+  double forward_time = 0;       ///< time of a forward for all that is saved
+  double last_forward_time = 0;  ///< time of a forward for the stage's own backward, right before it
+  double backward_time = 0;      ///< time of the backward
   /// The transient tensors: those that cross the end of the stage, and that the forward of one later stage reads and
   /// nothing else. They are free when that forward has run.
   std::int64_t transient_bytes = 0;
   std::int64_t gradient_bytes = 0;  ///< gradients that later stages make for this backward and those of earlier stages
   std::int64_t output_bytes = 0;    ///< final outputs that the backward makes; they stay
-  std::int64_t fast_peak = 0;       ///< of that forward, without its input and the waiting gradients
+  std::int64_t fast_peak = 0;       ///< peak of the forward of `fast_time`, without its input and the waiting gradients
   /// The peak of a forward for all that is saved, with the transient part of its input until that is free, without the
   /// waiting gradients.
   std::int64_t forward_peak = 0;
   std::int64_t last_forward_peak = 0;  ///< the same of a forward for the stage's own backward
-  std::int64_t backward_peak = 0;      ///< of the backward, with the saved tensors and the gradients
+  std::int64_t backward_peak = 0;      ///< peak of the backward, with the saved tensors and the gradients
   /// True if the backward of the stage reads nothing that a forward can make again, and no backward of this stage or an
   /// earlier one reads what the stage makes.
   bool idle = true;
@@ -532,7 +532,7 @@ class stage_chain {
   // [stage]
   std::vector<stage_figures> figures_;
   std::vector<std::vector<std::uint32_t>> forward_, backward_, ordered_backward_;
-  std::vector<std::array<std::vector<run>, 3>> runs_;  // by purpose
+  std::vector<std::array<std::vector<run>, 3>> runs_;  // each purpose's runs
   // [at(stage, stage)]
   std::vector<std::int64_t> crossing_, saved_;
   // [operation]

@@ -24,12 +24,12 @@ struct stage_way {
 
 /// The figures of a way: the fields of `keep_option`, in bytes.
 struct measured_way {
-  double time = 0;                     ///< of the forward and the backward, in the cost model's unit
+  double time = 0;                     ///< time of the forward and the backward, in the cost model's unit
   double last_time = 0;                ///< the same, with the forward right before the backward
   std::vector<std::int64_t> saved{};   ///< [t], t = s … L: kept for the backwards of the stages up to t
-  std::int64_t forward_peak = 0;       ///< of the forward, as `stage_chain::forward_peak` counts it
+  std::int64_t forward_peak = 0;       ///< peak of the forward, as `stage_chain::forward_peak` counts it
   std::int64_t last_forward_peak = 0;  ///< the same, with the forward right before the backward
-  std::int64_t backward_peak = 0;      ///< of the backward, with the saved tensors and the gradients
+  std::int64_t backward_peak = 0;      ///< peak of the backward, with the saved tensors and the gradients
 };
 
 namespace ways {
@@ -73,8 +73,8 @@ class measurer {
  private:
   /// The tensors that the forward of a way makes for others.
   struct kept_tensors {
-    std::vector<std::uint32_t> wanted{};       ///< after a forward
-    std::vector<std::uint32_t> wanted_last{};  ///< after a forward right before its own backward
+    std::vector<std::uint32_t> wanted{};       ///< what is wanted after a forward
+    std::vector<std::uint32_t> wanted_last{};  ///< what is wanted after a forward right before its own backward
     std::vector<std::uint32_t> counted{};      ///< those of the stage that its backward finds
     std::vector<std::int64_t> saved{};         ///< [t], t = s … L: bytes
   };
@@ -132,7 +132,7 @@ class measurer {
     run_forward(s, way.forward, place_(way.forward, kept.wanted_last, false), last);
     out.backward_peak = run_backward(s, way.backward, backward, kept.counted, out.saved[s], again);
     out.time = time + again;
-    out.last_time = (s == chain_.length() ? time : last) + again;  // as in `stage_chain::last_time`
+    out.last_time = (s == chain_.length() ? time : last) + again;  // `stage_chain::last_time` is the same
     return out;
   }
 

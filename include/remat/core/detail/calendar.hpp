@@ -64,8 +64,8 @@ class calendar {
     first_[date] = none;
   }
 
-  std::vector<std::uint32_t> day_, next_, previous_;  // of an item; the items of a date are a list
-  std::vector<std::uint32_t> first_;                  // of a date: the first item of its list
+  std::vector<std::uint32_t> day_, next_, previous_;  // each item's date and neighbours; the items of a date are a list
+  std::vector<std::uint32_t> first_;                  // the first item of each date's list
   std::uint32_t today_ = 0;                           // lists before are empty
 };
 

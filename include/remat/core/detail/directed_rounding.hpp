@@ -16,7 +16,7 @@ namespace REMAT_NAMESPACE::detail {
 /// Returns a number that is at most `a` + `b`, less by at most one unit in the last place.
 [[nodiscard]] inline double sum_below(double a, double b) noexcept {
   const double sum = a + b, part = sum - a;
-  const double error = (a - (sum - part)) + (b - part);  // of the sum, exactly (TwoSum)
+  const double error = (a - (sum - part)) + (b - part);  // the exact error of the sum (TwoSum)
   return error < 0 ? std::nextafter(sum, -std::numeric_limits<double>::infinity()) : sum;
 }
 

@@ -101,7 +101,7 @@ class indexed_heap {
   }
 
   std::vector<entry> entries_;
-  std::vector<std::uint32_t> place_;  // of an item, in `entries_`
+  std::vector<std::uint32_t> place_;  // each item's place in `entries_`
 };
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -35,7 +35,7 @@ class object_pool {
   }
 
  private:
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // one mutex for what follows
   std::vector<std::unique_ptr<T>> idle_;
 };
 

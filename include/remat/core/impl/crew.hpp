@@ -72,7 +72,7 @@ REMAT_INLINE void run_pieces_on_threads(const piece_list& pieces, const run_cont
   if (pieces.count == 0) return;
   const std::size_t members = std::clamp<std::size_t>(control.thread_count(), 1, pieces.count);
   const auto threads_each = static_cast<unsigned>(control.thread_count() / members);
-  std::mutex mutex;  // of all below
+  std::mutex mutex;  // one mutex for all below
   piece_queue queue(pieces, times);
   std::size_t finished = 0, failed = std::numeric_limits<std::size_t>::max();
   std::exception_ptr failure;

@@ -38,7 +38,7 @@ enum class kind : std::uint8_t { agreement, mismatch, exception };
 
 struct outcome {
   kind what = kind::agreement;
-  int rank = 0;                      ///< that differs or has thrown
+  int rank = 0;                      ///< the rank that differs or has thrown
   std::optional<op_id> operation{};  ///< the first one that differs
   std::string text{};                ///< the message
   bool needs_details = false;  ///< the graphs differ: the begin of `text` is still to be made, from the operations

@@ -35,7 +35,7 @@ class nvtx_range {
 
 /// Bytes of an arena.
 struct arena_range {
-  std::size_t offset = 0;  ///< of the first byte, in the arena
+  std::size_t offset = 0;  ///< the first byte's offset in the arena
   std::size_t bytes = 0;   ///< the length, not 0
 };
 
@@ -143,7 +143,7 @@ class memory_regions {
 
   const launch_plan* plan_;
   std::span<const std::byte> arena_;
-  std::vector<std::uint8_t> registered_;  // of each allocation
+  std::vector<std::uint8_t> registered_;  // whether each allocation is registered
   nvtxMemHeapHandle_t heap_{};
 };
 
@@ -236,7 +236,7 @@ class write_check {
   std::span<const std::byte> arena_;
   std::vector<std::byte> known_;    // the arena after the last launch
   std::vector<std::byte> now_;      // a piece of the arena
-  std::vector<arena_range> stale_;  // of `known_`: may have been filled since
+  std::vector<arena_range> stale_;  // ranges of `known_` that may have been filled since
 };
 
 }  // namespace REMAT_NAMESPACE::detail::cuda

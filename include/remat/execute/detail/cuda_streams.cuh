@@ -222,8 +222,8 @@ class cuda_arena {
   cuda_memory memory_;
   cuda_host_memory host_;
   std::span<std::byte> bytes_, host_bytes_;
-  cuda_event allocated_;           // of memory of a pool
-  cuda_event used_;                // of memory that is freed here, on the device or the host
+  cuda_event allocated_;           // the allocation of memory of a pool
+  cuda_event used_;                // the last use of memory that is freed here, on the device or the host
   mutable bool released_ = false;  // `used_` has been recorded
   mutable bool in_use_ = false;    // work has been given the memory since
   mutable bool lent_ = false;      // graphs of the caller use the memory

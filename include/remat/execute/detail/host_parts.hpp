@@ -269,9 +269,9 @@ class memory_guard {
   std::span<std::byte> arena_;
   host_debug debug_;
   bool check_inputs_;
-  std::vector<std::uint8_t> in_use_;       // of each allocation
+  std::vector<std::uint8_t> in_use_;       // whether each allocation is in use
   std::vector<std::uint32_t> by_address_;  // the allocations in the order of their offsets
-  std::vector<std::size_t> hashes_;        // of the inputs of the launch that runs
+  std::vector<std::size_t> hashes_;        // hashes of the inputs of the launch that runs
 };
 
 }  // namespace REMAT_NAMESPACE::detail::host

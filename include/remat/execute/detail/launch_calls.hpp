@@ -194,11 +194,11 @@ class launch_memory {
 
   std::span<std::byte> arena_, host_arena_;
   std::vector<std::vector<std::uint32_t>> uses_;   // tensor in the caller's memory → its arguments
-  std::vector<std::span<const std::byte>> bound_;  // of each tensor
-  std::vector<std::uint8_t> unbound_;              // of each tensor: it must be bound and is not
+  std::vector<std::span<const std::byte>> bound_;  // each tensor's bound memory
+  std::vector<std::uint8_t> unbound_;              // whether each tensor must be bound and is not
   std::vector<tensor_id> bindable_, outputs_;      // tensors in the caller's memory; those that are outputs
   std::vector<tensor_id> changed_;                 // bound since the last `require_bound`, each once
-  std::vector<std::uint8_t> is_changed_;           // of each tensor: it is in `changed_`
+  std::vector<std::uint8_t> is_changed_;           // whether each tensor is in `changed_`
   std::size_t missing_ = 0;                        // tensors that are `unbound_`
 };
 

@@ -73,7 +73,7 @@ class arena_search {
 
   /// A schedule, with the intervals of its allocations.
   struct candidate {
-    std::int64_t budget = 0;  // of its solve
+    std::int64_t budget = 0;  // the budget of its solve
     solution answer{};
     check_report report{};
     std::vector<interval> intervals{};
@@ -191,7 +191,7 @@ class arena_search {
 
   /// The peak budget of the next solve; none if no further solve helps.
   [[nodiscard]] std::optional<std::int64_t> next_budget() const {
-    if (failures_ == 0)  // with more time, the same solve may find a better schedule
+    if (failures_ == 0)  // the same solve may find a better schedule with more time
       return best_.solves == 1 && cut_ ? std::optional(max_arena_) : std::nullopt;
     if (best_.memory && best_.time <= fastest_too_large_) return std::nullopt;
     if (low_ >= 0) {
@@ -224,8 +224,8 @@ class arena_search {
                     "; the smallest arena was " + std::to_string(best_.smallest_arena) + " bytes";
   }
 
-  const problem plain_;    // without a budget
-  const problem rounded_;  // whose peak is the load of the arena
+  const problem plain_;    // the problem without a budget
+  const problem rounded_;  // the problem whose peak is the load of the arena
   const solve_function& solve_;
   const fit_arena_options& options_;
   run_clock clock_;

@@ -182,7 +182,7 @@ REMAT_INLINE std::vector<std::int64_t> launch_plan::addresses() const {
 REMAT_INLINE void launch_plan::make_launches(const flat_graph& g, std::span<const step> steps) {
   std::vector<std::uint32_t> now(g.num_tensors, launch_argument::bound);  // tensor → its allocation
   std::vector<std::uint32_t> on_host(lives_.host.empty() ? 0 : g.num_tensors, lifetimes::no_allocation);
-  std::uint32_t copies = 0;  // on the host, so far
+  std::uint32_t copies = 0;  // number of copies on the host, so far
   std::uint32_t copied = 0;  // the tensor of the present copy
   std::vector<std::uint32_t> event_of(assignment_.size(), launch::no_event);
   by_stream_.resize(assignment_.streams);

@@ -56,7 +56,7 @@ class step_builder<Kernel>::reverse_walk {
   /// The sum of the contributions to the gradient of one tensor so far.
   struct sum_so_far {
     tensor_id storage{};
-    std::uint32_t producers = 0;  // of `storage`; a third is not allowed
+    std::uint32_t producers = 0;  // number of producers of `storage`; a third is not allowed
     bool own = true;              // false if `storage` is the gradient of another tensor, too
     std::uint64_t last_rule = 0;  // the backward operation that contributed last
     [[nodiscard]] bool exists() const noexcept { return producers != 0; }
@@ -236,8 +236,8 @@ class step_builder<Kernel>::reverse_walk {
   const step_builder& b_;
   tensor_id loss_;
   const step_builder_options<Kernel>& options_;
-  std::vector<std::uint8_t> needed_;    // of a tensor: a wanted gradient depends on its gradient
-  std::vector<sum_so_far> sums_;        // of a tensor
+  std::vector<std::uint8_t> needed_;    // whether a wanted gradient depends on each tensor's gradient
+  std::vector<sum_so_far> sums_;        // each tensor's sum so far
   std::vector<tensor_spec> gradients_;  // their ids follow those of the forward pass
   std::vector<made_operation> made_;
   std::vector<later_sum> after_;

@@ -182,7 +182,7 @@ class sequence_cutter {
   }
 
   std::vector<std::uint64_t> before_;   // operations of the nodes before the i-th
-  std::vector<std::int64_t> crossing_;  // as given
+  std::vector<std::int64_t> crossing_;  // the bytes of `crossing`, as given
   std::vector<section> sections_;
 };
 

@@ -36,7 +36,7 @@ namespace REMAT_NAMESPACE::detail {
 /// The answer of a sub-solver.
 struct sub_solution {
   std::optional<schedule> plan{};                         ///< legal and within the budget; none: none was found
-  double time = std::numeric_limits<double>::infinity();  ///< of the plan
+  double time = std::numeric_limits<double>::infinity();  ///< the plan's time
   double lower_bound = 0;  ///< proven: no schedule within the budget takes less; infinite: no schedule fits
   std::uint64_t work = 0;  ///< units of work that the solver counted
 
@@ -82,7 +82,7 @@ concept portable_sub_solver_set = sub_solver_set<S> &&
 struct way_search {
   std::uint32_t peaks = 3;             ///< peak budgets below the one that does not bind
   std::size_t max_budgets = 20;        ///< save budgets for each peak budget
-  std::size_t max_ways = 12;           ///< of a sub-graph, spread over saved bytes
+  std::size_t max_ways = 12;           ///< most ways of a sub-graph, spread over saved bytes
   std::uint64_t moves = 4000;          ///< work limit of the thorough solver, for each pair of budgets
   std::uint64_t solvers_key = 0;       ///< tells ways of different solvers apart in the cache
   std::shared_ptr<way_cache> cache{};  ///< ways are looked up and kept there; null: no cache
@@ -90,7 +90,7 @@ struct way_search {
 
 /// Distinct sub-graphs whose ways are wanted.
 struct way_effort {
-  std::uint64_t effort = 0;   ///< that grows with the time, as the caller counts it
+  std::uint64_t effort = 0;   ///< a number that grows with the time, as the caller counts it
   std::uint64_t classes = 0;  ///< distinct sub-graphs
 
   /// True if it is at most `room`.
@@ -113,7 +113,7 @@ inline constexpr double ways_share = 0.75;
 /// sub-graphs share the work evenly: each needs enough.
 [[nodiscard]] inline way_effort room_of_group(std::uint64_t spent, const way_search& search, const run_clock& clock) {
   constexpr double least = 20'000;             // effort
-  constexpr std::uint64_t enough_moves = 150;  // for a pair of budgets
+  constexpr std::uint64_t enough_moves = 150;  // moves that are enough for a pair of budgets
   way_effort room;
   if (spent == 0) return room;
   const double now = spent_share(clock, 0);
@@ -130,15 +130,15 @@ inline constexpr double ways_share = 0.75;
 /// The ways of several sub-graphs.
 struct way_table {
   std::vector<std::vector<detail::sub_graph_way>>
-      ways{};                               ///< of a sub-graph, in its own indices, by falling saved bytes
+      ways{};                               ///< each sub-graph's ways, in its own indices, by falling saved bytes
   std::size_t distinct = 0;                 ///< sub-graphs that differ by more than names and times
-  std::size_t reused = 0;                   ///< of these, known from the cache
+  std::size_t reused = 0;                   ///< those of `distinct` that are known from the cache
   std::size_t solves = 0;                   ///< problems that were solved
-  std::size_t proven = 0;                   ///< of these, with a way proven the fastest, or proven infeasible
+  std::size_t proven = 0;                   ///< those of `solves` with a way proven the fastest, or proven infeasible
   std::size_t found = 0;                    ///< ways of the solved sub-graphs, before any was dropped
-  std::size_t kept = 0;                     ///< of these: not dominated, and within `max_ways`
+  std::size_t kept = 0;                     ///< those of `found` that are not dominated, and within `max_ways`
   std::size_t cut_short = 0;                ///< distinct sub-graphs whose search a limit ended early
-  std::uint64_t work = 0;                   ///< of all solves
+  std::uint64_t work = 0;                   ///< the work of all solves
   stop_reason stopped = stop_reason::none;  ///< the limit that cut the search short; `none` if no limit did
 };
 
@@ -148,7 +148,7 @@ namespace finding_ways {
 struct finding {
   struct answer {
     std::int64_t held = 0;  ///< `sub_graph_runs::held_at_turn`
-    schedule plan{};        ///< of `problem_within`
+    schedule plan{};        ///< a schedule of `problem_within`
     sub_graph_way way{};
   };
   std::vector<answer> answers{};  ///< `held` falls
@@ -452,9 +452,9 @@ class finder {
   run_clock& clock_;
   sub_graph_classes classes_;
   std::vector<sub_graph_runs> runs_;
-  std::vector<std::vector<finding>> found_;  // of a class that is solved: by peak budget
+  std::vector<std::vector<finding>> found_;  // the findings of each class that is solved, by peak budget
   std::vector<std::uint32_t> to_solve_;      // classes
-  std::size_t operations_ = 0;               // of the representatives of these
+  std::size_t operations_ = 0;               // number of operations of the representatives of these
   std::atomic<bool> cut_short_{false};
   way_table out_{};
 };

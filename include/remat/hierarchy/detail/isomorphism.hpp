@@ -24,7 +24,7 @@ namespace REMAT_NAMESPACE::detail {
 struct sub_graph {
   /// The properties of an operation. Operations that can be exchanged have equal ones.
   struct operation_traits {
-    double time = 0;             ///< in the cost model's unit
+    double time = 0;             ///< the time in the cost model's unit
     std::int64_t workspace = 0;  ///< bytes
     std::uint8_t once = 0;       ///< 0, or the reason why it runs at most once, as `flat_graph::once`
     bool forward = false;        ///< it is a forward operation
@@ -43,8 +43,8 @@ struct sub_graph {
   static constexpr std::uint8_t read_by_backward = 8;  ///< a needed backward operation outside reads the tensor
   static constexpr std::uint8_t final_output = 16;     ///< the tensor is a final output
 
-  std::vector<std::uint32_t> operations{};    ///< of the graph, in a topological order
-  std::vector<std::uint32_t> tensors{};       ///< of the graph, ascending
+  std::vector<std::uint32_t> operations{};    ///< operations of the graph, in a topological order
+  std::vector<std::uint32_t> tensors{};       ///< tensors of the graph, ascending
   std::vector<operation_traits> operation{};  ///< the properties of each entry of `operations`
   std::vector<tensor_traits> tensor{};        ///< the properties of each entry of `tensors`
   // In indices of the two lists above.
@@ -259,8 +259,8 @@ class matcher {
     // Depth first, with the choices that are open on a stack: sub-graphs of many equal branches need many choices.
     struct choice {
       coloring a, b;
-      std::uint32_t chosen;               // of a
-      std::vector<std::uint32_t> others;  // of b, the next at the end
+      std::uint32_t chosen;               // an operation or a tensor of a
+      std::vector<std::uint32_t> others;  // operations or tensors of b, the next at the end
     };
     std::vector<choice> open;
     for (;;) {

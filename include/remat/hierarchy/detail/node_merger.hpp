@@ -824,7 +824,7 @@ class node_merger {
   std::vector<std::uint64_t> atom_kind_;
   std::vector<node> nodes_;
   std::uint32_t alive_ = 0;
-  std::vector<std::vector<std::uint32_t>> makers_, readers_;  // of a tensor: nodes
+  std::vector<std::vector<std::uint32_t>> makers_, readers_;  // nodes that make, and that read, each tensor
   std::vector<std::uint8_t> left_, mine_;
   std::vector<std::uint32_t> touched_;
   std::vector<std::uint32_t> up_, order_, place_;

@@ -37,9 +37,9 @@ struct sub_graph_way {
   double forward_time = 0;                ///< the sum of the times of `forward`
   double backward_time = 0;               ///< the sum of the times of `backward`
   std::int64_t saved_bytes = 0;           ///< the bytes of `kept`
-  std::int64_t forward_peak_bytes = 0;    ///< with the outputs for others
+  std::int64_t forward_peak_bytes = 0;    ///< the forward's peak, with the outputs for others
   std::int64_t backward_peak_bytes =
-      0;  ///< beyond the resident bytes at its start; tensors that it frees are subtracted
+      0;  ///< the backward's peak beyond the resident bytes at its start; tensors that it frees are subtracted
   std::int64_t forward_peak_again_bytes = 0;   ///< `forward_peak_bytes` if the outputs are resident already
   std::int64_t backward_peak_again_bytes = 0;  ///< `backward_peak_bytes` if gradients may be resident already
   /// The stretches of the forward with a higher peak than all before them, in order. In the first one nothing is gone;
@@ -323,7 +323,7 @@ class sub_graph_runs {
                            : is_gradient_input(t) && others(t) < sub_graph::read_by_forward;
       held[t] = !(backward && own);
     }
-    std::vector<std::uint32_t> writes(stretches ? tensors_ : 0, 0);  // to come
+    std::vector<std::uint32_t> writes(stretches ? tensors_ : 0, 0);  // each tensor's writes to come
     if (stretches)
       for (const std::uint32_t k : what.steps)
         if (!(k & placed_frees::is_free))
@@ -365,7 +365,7 @@ class sub_graph_runs {
   std::size_t tensors_;
   std::uint32_t num_forward_ = 0;
   std::vector<std::uint8_t> role_, once_;
-  std::vector<std::uint32_t> inside_;  // of a tensor: operations of the sub-graph that make it
+  std::vector<std::uint32_t> inside_;  // number of operations of the sub-graph that make each tensor
   // The same, and of forward operations alone. A sum with contributions of others is never complete.
   std::vector<std::uint32_t> makers_, forward_makers_;
   bool forward_once_ = false, backward_once_ = false;

@@ -25,7 +25,7 @@ class way_cache {
     std::size_t max_budgets = 0;    ///< `way_search::max_budgets`
     std::size_t max_ways = 0;       ///< `way_search::max_ways`
     std::uint64_t moves = 0;        ///< `way_search::moves`
-    std::uint64_t seed = 0;         ///< of the random numbers
+    std::uint64_t seed = 0;         ///< the seed of the random numbers
     std::uint64_t solvers_key = 0;  ///< tells the ways of different solvers apart
     friend bool operator==(const settings&, const settings&) = default;
   };

@@ -201,7 +201,7 @@ class arranger {
 
   void lay_out() {
     struct visit {
-      std::uint32_t group, next;  // as given; the next child
+      std::uint32_t group, next;  // the group as given; the next child
     };
     out_.group_of.assign(n_, none);
     std::vector<std::uint32_t> number(std::size_t{groups_} + 1, none);
@@ -244,7 +244,7 @@ class arranger {
 
   /// Gives each backward operation its anchor, and appends it to the order.
   void anchor_backward() {
-    std::vector<std::uint32_t> place(n_, none);  // of a forward operation; of a backward one its anchor's
+    std::vector<std::uint32_t> place(n_, none);  // each forward operation's place; a backward one has its anchor's
     for (std::uint32_t i = 0; i < out_.num_forward; ++i) place[out_.order[i]] = i;
     out_.anchor.assign(n_, none);
     for (std::uint32_t i = 0; i < out_.num_forward; ++i) out_.anchor[out_.order[i]] = out_.order[i];
@@ -321,7 +321,7 @@ class arranger {
   const std::vector<std::uint8_t>& forward_;
   std::uint32_t n_, groups_, root_ = 0;  // nodes: the operations, the groups as given, the root
   std::vector<std::uint32_t> up_, depth_;
-  std::vector<std::vector<std::uint32_t>> children_;  // of a group as given, at the end of the root
+  std::vector<std::vector<std::uint32_t>> children_;  // children of each group as given; the root's are at the end
   std::vector<std::uint8_t> sequence_;
   operation_hierarchy out_;
 };

@@ -98,8 +98,8 @@ class line_reader {
   }
 
   const std::string& file_;
-  std::size_t number_ = 0;     // of the line
-  std::vector<column> order_;  // of the fields in a line
+  std::size_t number_ = 0;     // the line's number
+  std::vector<column> order_;  // columns of the fields in a line
   intervals_file out_;
   std::vector<std::int64_t> offsets_;
 };

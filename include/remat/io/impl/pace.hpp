@@ -69,8 +69,8 @@ class lines {
   std::istream& in_;
   const std::string& file_;
   std::string line_;
-  std::vector<std::string_view> words_;  // of the line
-  std::size_t number_ = 0;               // of the line
+  std::vector<std::string_view> words_;  // the line's words
+  std::size_t number_ = 0;               // the line's number
 };
 
 }  // namespace detail::pace

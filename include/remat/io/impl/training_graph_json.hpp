@@ -145,8 +145,8 @@ class reader {
 
   const json_document& document_;
   training_graph graph_;
-  std::vector<std::uint32_t> producer_;  // of a tensor: the last operation that writes it
-  std::int64_t total_ = 0;               // of all counted sizes
+  std::vector<std::uint32_t> producer_;  // the last operation that writes each tensor
+  std::int64_t total_ = 0;               // the sum of all counted sizes
 };
 
 }  // namespace detail::training_graph_json

@@ -72,7 +72,7 @@ inline constexpr std::array<known_keys, 8> formats{
 }
 
 [[nodiscard]] inline std::string_view nearest(std::string_view key, std::span<const std::string_view> known) {
-  constexpr std::size_t longest = 60;  // of a key that is compared
+  constexpr std::size_t longest = 60;  // the longest part of a key that is compared
   const auto distance = [&](std::string_view other) {
     const bool begins = !key.empty() && (other.starts_with(key) || key.starts_with(other));
     return begins ? 1 : edits(key.substr(0, longest), other);  // "workspace" means "workspace_bytes"

@@ -20,13 +20,13 @@ namespace REMAT_NAMESPACE::detail {
 struct packing_component {
   std::vector<std::uint32_t> first;  ///< each block's first section, ascending
   std::vector<std::uint32_t> last;   ///< each block's last section
-  std::vector<std::int64_t> size;    ///< of each block
-  std::vector<double> duration;      ///< of each block: the length of its lifetime
+  std::vector<std::int64_t> size;    ///< each block's size
+  std::vector<double> duration;      ///< the length of each block's lifetime
   std::vector<std::size_t> id;       ///< the interval of each block
   std::uint32_t sections = 0;
   std::int64_t load = 0;             ///< the largest sum of sizes in any section: no packing is lower
-  std::vector<std::int64_t> offset;  ///< of each block in the lowest packing found; empty before the first
-  std::int64_t height = 0;           ///< of that packing
+  std::vector<std::int64_t> offset;  ///< each block's offset in the lowest packing found; empty before the first
+  std::int64_t height = 0;           ///< the height of that packing
   std::int64_t bound = 0;            ///< proven: no packing is lower than this; at least the load
 
   [[nodiscard]] std::uint32_t blocks() const noexcept { return static_cast<std::uint32_t>(size.size()); }
@@ -97,7 +97,7 @@ inline std::vector<event> sorted_events(std::span<const interval> intervals, std
 [[nodiscard]] inline std::vector<packing_component> divide_intervals(std::span<const interval> intervals,
                                                                      std::int64_t alignment) {
   std::vector<packing_component> out;
-  std::vector<std::uint32_t> block(intervals.size(), 0);  // of an interval, in the component at hand
+  std::vector<std::uint32_t> block(intervals.size(), 0);  // each interval's block in the component at hand
   std::uint32_t alive = 0;
   std::int64_t load = 0;
   bool grown = false;  // a block has begun since the last section ended

@@ -35,7 +35,7 @@ enum class fit_order : std::uint8_t { time_area_load, load_area_time, load_time_
 struct fit_strategy {
   fit_branching branching = fit_branching::block;
   fit_order order = fit_order::load_time_area;
-  std::uint64_t seed = 0;  ///< if not 0, of random factors close to 1 that change the properties, and so the order
+  std::uint64_t seed = 0;  ///< seed of random factors close to 1 that change the properties, and so the order; 0: none
 };
 
 /// The inferences of a `fit_search`. Each of them is sound by itself; tests switch them off to compare verdicts.
@@ -357,16 +357,16 @@ class fit_search {
   std::int64_t unit_ = 1, height_ = 0;
   fit_strategy strategy_;
   std::uint64_t until_ = 0, nodes_ = 0;
-  std::vector<std::int64_t> size_;                      // of each block
-  std::vector<std::vector<std::uint32_t>> neighbours_;  // of each block: those that it meets
-  std::vector<double> factor_;                          // of each block: random, on its properties
-  std::vector<std::uint32_t> twin_;                     // of each block: the last equal one before it
-  std::vector<std::int64_t> offset_;                    // of each block: −1 if it is not placed
-  std::vector<std::int64_t> low_, support_;             // of each block: its lowest offset; the top of what it lies on
-  std::vector<std::int64_t> floor_, open_;              // of each section
-  std::vector<std::uint32_t> spanning_;                 // of each section: open blocks that are alive in the next, too
-  std::vector<std::uint32_t> choices_;                  // of all nodes above the present one, and of that
-  std::vector<change> changes_;                         // of `low_`, `support_` and `floor_`, to undo
+  std::vector<std::int64_t> size_;                      // each block's size
+  std::vector<std::vector<std::uint32_t>> neighbours_;  // the blocks that each block meets
+  std::vector<double> factor_;                          // each block's random factor on its properties
+  std::vector<std::uint32_t> twin_;                     // the last equal block before each block
+  std::vector<std::int64_t> offset_;                    // each block's offset; −1 if it is not placed
+  std::vector<std::int64_t> low_, support_;             // each block's lowest offset; the top of what it lies on
+  std::vector<std::int64_t> floor_, open_;              // each section's floor and open size
+  std::vector<std::uint32_t> spanning_;                 // each section's open blocks that are alive in the next, too
+  std::vector<std::uint32_t> choices_;                  // the choices of all nodes above the present one, and of that
+  std::vector<change> changes_;                         // changes of `low_`, `support_` and `floor_`, to undo
 };
 
 /// Asks whether the component fits the height, with at most `work` units of work. The time of a search has a heavy

@@ -234,15 +234,15 @@ class squeezer {
   std::uint64_t covered_ = 0;  // the sections of all blocks, added up
   std::uint64_t moves_ = 0;
   std::int64_t now_ = 0;                                         // moves of this call
-  std::vector<double> base_, weight_;                            // of each block: at first, and now
-  std::vector<std::int64_t> offset_, placed_at_;                 // of each block: or `is_out`; the move that placed it
+  std::vector<double> base_, weight_;                            // each block's weight at first, and now
+  std::vector<std::int64_t> offset_, placed_at_;                 // each block's offset or `is_out`; the move placing it
   std::vector<std::uint32_t> out_;                               // blocks to put back
-  std::vector<std::int64_t> level_;                              // of each section: the top of the blocks stacked there
-  std::vector<std::int64_t> head_, tail_;                        // of each block: height needed below it, above it
+  std::vector<std::int64_t> level_;                              // the top of the blocks stacked on each section
+  std::vector<std::int64_t> head_, tail_;                        // height needed below each block, and above it
   std::vector<std::int64_t> above_;                              // above_[k]: height of the last k blocks that meet u
   std::vector<std::pair<std::int64_t, std::uint32_t>> order_;    // (offset, block) of the packed blocks
   std::vector<std::uint32_t> met_;                               // packed blocks that meet u
-  std::vector<std::pair<std::int64_t, double>> bottoms_, tops_;  // of `met_`: (offset, weight)
+  std::vector<std::pair<std::int64_t, double>> bottoms_, tops_;  // (offset, weight) for each block of `met_`
   std::vector<std::int64_t> places_;                             // offsets to try
 };
 

@@ -20,7 +20,7 @@ struct packing_goal {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
   std::int64_t least;       // a packing of this height ends the search
-  std::int64_t capacity;    // of `fit_memory`, else `unlimited`: the proof that no packing fits it ends the search
+  std::int64_t capacity;    // `fit_memory`'s, else `unlimited`: the proof that no packing fits it ends the search
   std::int64_t near_bound;  // a packing of this height ends the search after `work`
   std::uint64_t work;
 };
@@ -57,7 +57,7 @@ class component_search {
 
  private:
   static constexpr std::uint32_t small = 16;         // blocks: a depth-first search takes no time
-  static constexpr std::uint64_t packings = 64;      // on a skyline, in the first sweep; they double
+  static constexpr std::uint64_t packings = 64;      // packings on a skyline in the first sweep; they double
   static constexpr std::uint32_t max_fitted = 2048;  // blocks: a depth-first search of more hardly ends
   static constexpr std::uint64_t first_fit_work = 20'000'000;
 
@@ -162,7 +162,7 @@ class component_search {
   shared_search& all_;
   const packing_goal& goal_;
   std::uint64_t fit_seed_ = 0;
-  std::uint64_t fit_work_ = first_fit_work / 16;  // of the next round of depth-first search, for each height
+  std::uint64_t fit_work_ = first_fit_work / 16;  // the work of the next round of depth-first search, for each height
 };
 
 /// Packs a component by the heuristics that make no moves; all after the first only while the clock permits.

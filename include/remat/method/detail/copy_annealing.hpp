@@ -47,9 +47,9 @@ struct search_goal {
 
 /// What a search has found in a cycle.
 struct cycle_answer {
-  copy_refinement::state state{};  // of the best schedule
+  copy_refinement::state state{};  // the best schedule's state
   schedule plan{};
-  double time = std::numeric_limits<double>::infinity();  // of it; infinite: there is none
+  double time = std::numeric_limits<double>::infinity();  // its time; infinite: there is none
   std::uint64_t work = 0;
 };
 
@@ -245,7 +245,7 @@ class copy_annealing {
   solution& best_;
   std::string_view solver_;
   copy_anneal::search_pool pool_;
-  std::vector<copy_refinement::state> states_;  // from which each search goes on
+  std::vector<copy_refinement::state> states_;  // the states from which the searches go on
 };
 
 /// Anneals from `starts`, if there are any, with what is left of the limits of `clock`. A schedule that is faster than

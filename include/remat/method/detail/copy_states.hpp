@@ -177,7 +177,7 @@ class copy_states {
   }
 
  private:
-  static constexpr std::uint64_t most_visits = 10'000'000;  // of computes, while recomputations are taken out
+  static constexpr std::uint64_t most_visits = 10'000'000;  // visits of computes, while recomputations are taken out
 
   void keep(copy_refinement::state state, double time) {
     const auto at = std::lower_bound(entries_.begin(), entries_.end(), time,

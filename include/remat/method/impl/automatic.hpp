@@ -226,7 +226,7 @@ class portfolio_solve {
     }
     hiremate_options groups;
     groups.cache = cache_;
-    if (!backend_) groups.max_columns = 300;  // for the library's own branch and bound
+    if (!backend_) groups.max_columns = 300;  // the limit for the library's own branch and bound
     // Refinement makes few moves on a large graph: there, the chains of a hierarchy get most of the time, once.
     const auto by_groups = [backend = backend_](const problem& p, const hiremate_options& options) {
       return backend ? solve_hiremate(*backend, p, options) : hiremate_with(branch_and_bound)(p, options);
@@ -364,10 +364,10 @@ class portfolio_solve {
   const std::vector<automatic_part>& extra_solvers_;
   std::shared_ptr<way_cache> cache_;
   std::optional<mip_backend_ref> backend_;
-  refined_options refining_;  // to which the steps refer
+  refined_options refining_;  // the options to which the steps refer
   std::optional<refinement_steps> steps_;
   figures::group_list parts_;
-  std::string failures_;  // of the user's parts that threw, and of the backend
+  std::string failures_;  // the failures of the user's parts that threw, and of the backend
   stop_reason stopped_ = stop_reason::none;
   bool out_of_memory_ = false, backend_failed_ = false;
 };
@@ -450,7 +450,7 @@ class frontier_search {
 
   run_clock clock_;
   std::vector<std::int64_t> budgets_;  // ascending, each once
-  std::vector<budget_solve> solves_;   // of each
+  std::vector<budget_solve> solves_;   // one solve for each budget
 };
 
 // The share of recomputation alone in what is left: most if its first parts end far from its own bound. Near the least

@@ -94,7 +94,7 @@ REMAT_INLINE bool take_closed_form(const problem& p, solution& best, std::string
   const flat_graph& g = p.graph();
   const std::optional<operation_chain> chain = operation_chain::find(g);
   if (!chain) return false;
-  cheap_start::effort effort(chain->length(), 16);  // of some 0.2 µs each
+  cheap_start::effort effort(chain->length(), 16);  // steps of some 0.2 µs each
   solution found;
   find_slots(estimate_slots(p, *chain), [&](std::uint32_t slots) {
     if (!effort.spend(slots)) return false;

@@ -159,10 +159,10 @@ class copying_eviction {
     }
   }
 
-  static constexpr double favour = 3;              // of the price of a tensor of the bound's choice
-  static constexpr int most_rounds = 5;            // in which recomputations are taken out
-  static constexpr int most_steps = 6;             // of the scale in each direction
-  static constexpr std::size_t later_weights = 4;  // of the best weights at the first scale, at the other ones
+  static constexpr double favour = 3;              // the divisor of the price of a tensor of the bound's choice
+  static constexpr int most_rounds = 5;            // rounds in which recomputations are taken out
+  static constexpr int most_steps = 6;             // steps of the scale in each direction
+  static constexpr std::size_t later_weights = 4;  // how many of the first scale's best weights the other ones try
 
   const problem& p_;
   const offload_bound_result& floor_;
@@ -172,7 +172,7 @@ class copying_eviction {
   std::string_view by_;
   copying_eviction_pass pass_;
   std::uint32_t turn_;
-  std::vector<float> kept_;    // of a tensor: its factor before any change
+  std::vector<float> kept_;    // each tensor's factor before any change
   std::vector<float> factor_;  // … and in passes without random changes
   std::vector<weighted> weights_;
   double least_ = std::numeric_limits<double>::infinity();

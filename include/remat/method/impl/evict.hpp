@@ -303,8 +303,8 @@ class eviction_search {
   solution& best_;
   stop_reason stopped_ = stop_reason::none;
   eviction_pass pass_;
-  std::vector<float> kept_;                                       // of a tensor: its factor before any change
-  std::vector<float> factor_;                                     // of a tensor, in the next pass
+  std::vector<float> kept_;                                       // each tensor's factor before any change
+  std::vector<float> factor_;                                     // each tensor's factor in the next pass
   std::vector<std::pair<double, std::uint32_t>> recomputations_;  // the negative time of each, the longest first
 };
 

@@ -125,7 +125,7 @@ class backward_search : private backward_states<backward_search>, public search_
   struct closure_record {
     bool known = false;  // the rest is
     std::uint32_t uses = 0, wins = 0;
-    std::uint32_t anchor[2] = {none, none};  // that gave the best bounds of the first state
+    std::uint32_t anchor[2] = {none, none};  // the anchors that gave the best bounds of the first state
     double price[2] = {0, 0};
   };
 
@@ -267,7 +267,7 @@ class backward_search : private backward_states<backward_search>, public search_
     std::uint32_t moment;
     const std::vector<tensor_rate>* kept;  // rates of the tensors that are resident there; null: alone
     double before;                         // the bound of the segments before it, less the rates
-    double price;                          // of a byte
+    double price;                          // the price of a byte
   };
 
   const std::uint64_t max_states_;
@@ -276,8 +276,8 @@ class backward_search : private backward_states<backward_search>, public search_
   moment_cut cut_;
   std::vector<anchor> anchors_;           // each operation alone, then those of chains
   std::vector<std::uint32_t> tried_;      // anchors, at each closure
-  std::size_t terms_ = 0;                 // of the bounds of the chain
-  std::vector<closure_record> closures_;  // by number
+  std::size_t terms_ = 0;                 // the number of terms in the chain's bounds
+  std::vector<closure_record> closures_;  // the closures, by number
   std::size_t next_look_ = 0;             // states
   double at_least_ = 0, last_bound_ = 0;
   std::uint64_t cuts_ = 0;

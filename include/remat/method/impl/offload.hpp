@@ -67,8 +67,8 @@ class copy_search {
   /// A way to divide the work between recomputation and copies.
   struct candidate {
     std::unique_ptr<copy_operations> instance;              // its budget bounds the schedules without times of copies
-    std::vector<schedule> starts;                           // of the instance
-    copy_refinement::state state;                           // of the best schedule with copies
+    std::vector<schedule> starts;                           // the instance's starts
+    copy_refinement::state state;                           // the state of the best schedule with copies
     double time = std::numeric_limits<double>::infinity();  // … and its time
     bool ended = false;                                     // refinement does no more for it
   };

@@ -28,7 +28,7 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::refined_solve {
 
-inline constexpr std::size_t num_starts = 4;  // of the search
+inline constexpr std::size_t num_starts = 4;  // the search's starts
 inline constexpr double eviction_share = 0.25, share_alone = 0.3;
 inline constexpr double near_bound = 0.003;  // a gap that the search closes by itself
 

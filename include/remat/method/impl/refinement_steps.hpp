@@ -135,7 +135,7 @@ class refinement_steps {
   const refined_options& options_;
   turnaround_analysis analysis_;
   const part_setting setting_;
-  turnaround_result bound_;         // at one moment
+  turnaround_result bound_;         // the bound at one moment
   portfolio_part first_annealing_;  // the same part as in the list, so its seeds go on
   driver driver_;
 };

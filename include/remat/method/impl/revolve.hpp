@@ -54,7 +54,7 @@ REMAT_INLINE std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c) {
   while (beta < l) {
     sum += beta;
     ++r;
-    beta = beta * (c + 1 + r) / r;  // below l · 2l
+    beta = beta * (c + 1 + r) / r;  // the product is below l · 2l
   }
   return r * l - sum;
 }
@@ -81,7 +81,8 @@ REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::ui
   };
   std::vector<chain_step> out;
   out.reserve(static_cast<std::size_t>(revolve_advances(length, slots)) + 2 * std::size_t{length} + 2);
-  const auto advance = [&](std::uint32_t from, std::uint32_t to) {  // from the kept input of `from` to that of `to`
+  // The steps from the kept input of `from` to that of `to`.
+  const auto advance = [&](std::uint32_t from, std::uint32_t to) {
     for (std::uint32_t i = from; i < to; ++i)
       out.push_back({i == from ? chain_action::forward_checkpoint : chain_action::forward_none, i});
   };

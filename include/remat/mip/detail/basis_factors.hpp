@@ -240,8 +240,8 @@ class basis_factors {
 
   struct step {
     std::uint32_t row, position;
-    double value;              // of the pivot; 0: of an added row
-    std::uint32_t begin, end;  // of its entries
+    double value;              // the pivot's value; 0 for an added row
+    std::uint32_t begin, end;  // the range of its entries
   };
 
   template <class Columns>
@@ -509,8 +509,8 @@ class basis_factors {
   }
 
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  std::uint32_t size_ = 0, total_size_ = 0;            // of what was factored, and with the rows added since
-  std::vector<step> steps_, lower_steps_, exchanges_;  // in the order of the pivots
+  std::uint32_t size_ = 0, total_size_ = 0;            // size of what was factored, and that with the rows added since
+  std::vector<step> steps_, lower_steps_, exchanges_;  // steps in the order of the pivots
   std::vector<sparse_entry> upper_, upper_by_column_, lower_, lower_by_row_, later_;
   std::vector<std::uint32_t> upper_column_, lower_row_, lower_of_row_, step_of_row_, step_of_position_, next_;
   number_queue queue_;

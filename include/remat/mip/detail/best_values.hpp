@@ -99,7 +99,7 @@ class best_values {
     return finish(possible ? mip_status::optimal : mip_status::infeasible);
   }
 
-  run_clock clock;      ///< of the solve
+  run_clock clock;      ///< the solve's clock
   mip_result result{};  ///< what is known so far
 
  private:

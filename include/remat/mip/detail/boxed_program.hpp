@@ -31,7 +31,7 @@ class boxed_program {
   enum class outcome : std::uint8_t {
     optimal,  ///< no row is violated by more than the tolerance
     beyond,   ///< the safe bound has reached the cutoff
-    stopped,  ///< by `stop`, by the limit of work, or by that of iterations
+    stopped,  ///< `stop`, the limit of work or that of iterations ended it
     failed    ///< rounding errors were too large to go on
   };
 
@@ -167,7 +167,7 @@ class boxed_program {
 
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  static constexpr double most_raise = 1e-5;  // of a cost
+  static constexpr double most_raise = 1e-5;  // the most by which a cost is raised
   static constexpr double row_tolerance = 1e-7, dual_tolerance = 1e-9, least_alpha = 1e-9, least_pivot = 1e-7;
   static constexpr std::size_t most_exchanges = 150;
   static constexpr int most_failures = 12;
@@ -445,7 +445,7 @@ class boxed_program {
         limit = std::min(limit, (points_[k].d + dual_tolerance) / points_[k].alpha);
       double drop = 0;
       std::size_t best = left;
-      std::size_t begin = left;  // of the group: the points at [begin, left)
+      std::size_t begin = left;  // the group's begin: its points are at [begin, left)
       for (std::size_t k = 0; k < begin;) {
         if (points_[k].d / points_[k].alpha <= limit) {
           drop += points_[k].alpha * points_[k].range;
@@ -615,12 +615,12 @@ class boxed_program {
   std::vector<std::size_t> row_end_;
   std::vector<sparse_entry> row_entries_;
   std::vector<double> least_;
-  std::vector<std::uint32_t> place_;                // of a row among the active ones
+  std::vector<std::uint32_t> place_;                // each row's place among the active ones
   std::vector<std::uint32_t> active_;               // rows
   std::vector<std::vector<sparse_entry>> columns_;  // their coefficients in active rows
   // The basis.
   std::vector<std::uint32_t> basis_;                      // columns, by positions
-  std::vector<std::uint32_t> position_, slack_position_;  // in the basis, or none
+  std::vector<std::uint32_t> position_, slack_position_;  // each column's and slack's position in the basis, or none
   std::vector<std::uint8_t> is_at_upper_;
   std::vector<double> reduced_, slack_reduced_, basic_value_, weight_;
   basis_factors factors_;

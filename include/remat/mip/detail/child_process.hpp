@@ -81,7 +81,7 @@ inline void limit_memory(std::uint64_t more_bytes) noexcept {
   const rlimit no_core{0, 0};
   (void)::setrlimit(RLIMIT_CORE, &no_core);
   if (more_bytes > 0) {
-    unsigned long long pages = 0;  // in use now: the first number of the file
+    unsigned long long pages = 0;  // pages in use now: the first number of the file
     char text[32] = {};
     if (const int f = ::open("/proc/self/statm", O_RDONLY); f >= 0) {
       if (::read(f, text, sizeof text - 1) > 0) pages = std::strtoull(text, nullptr, 10);
@@ -250,7 +250,7 @@ class child_process {
 
  private:
   static constexpr std::size_t max_bytes = std::size_t{1} << 22;
-  int id_ = -1;  // of the process
+  int id_ = -1;  // the process's id
   bool leads_group_ = false;
   int pipe_ = -1;
   int status_ = 0;

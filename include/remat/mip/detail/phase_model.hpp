@@ -297,7 +297,7 @@ class phase_model : public row_writer {
   size_units sizes_;
   double time_scale_ = 1;
   std::size_t decisions_ = 0;
-  std::vector<mip_value> held_;  // of a tensor
+  std::vector<mip_value> held_;  // whether each tensor is held at this point
   mip_value memory_{};
   double certain_memory_ = 0, certain_start_ = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> start_;  // tensor, column

@@ -30,7 +30,7 @@ struct mip_value {
 class row_writer {
  public:
   static constexpr std::uint32_t none = mip_model::none;   ///< stands for "no column"
-  static constexpr double infinite = mip_model::infinite;  ///< as a bound (with either sign): no bound
+  static constexpr double infinite = mip_model::infinite;  ///< the number that stands for "no bound", with either sign
 
   [[nodiscard]] const mip_model& model() const noexcept { return model_; }
   [[nodiscard]] bool is_impossible() const noexcept { return impossible_; }

@@ -41,7 +41,7 @@ class scratch_directory {
     path_ = (base / "remat-XXXXXX").string();
     model_ = path_ + "/model.mps";
     answer_ = path_ + "/solution.txt";
-    exists_ = ::mkdtemp(path_.data()) != nullptr;  // from here on nothing throws: the directory would stay
+    exists_ = ::mkdtemp(path_.data()) != nullptr;  // nothing throws from here on: the directory would stay
     std::copy(path_.begin(), path_.end(), model_.begin());
     std::copy(path_.begin(), path_.end(), answer_.begin());
   }

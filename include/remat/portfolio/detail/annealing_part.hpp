@@ -103,7 +103,7 @@ class annealing {
   }
 
   const part_setting& s_;
-  std::optional<window_search> windows_;  // of what moves alone have found
+  std::optional<window_search> windows_;  // windows of what moves alone have found
   std::uint64_t slices_ = 0;
 };
 

@@ -91,13 +91,13 @@ class driver {
  private:
   struct entry {
     portfolio_part part;
-    double cost = 0;   // of all slices so far
+    double cost = 0;   // what all slices so far have taken
     double last = 0;   // length of the last slice
     double merit = 1;  // factor of the weight
     int idle = 0;      // slices without any cost
     bool ended = false;
     double until = never;              // while a slice runs in a lane: the time at which it must end
-    std::stop_source* stop = nullptr;  // of that slice
+    std::stop_source* stop = nullptr;  // ends that slice
     [[nodiscard]] bool runs() const { return until < never; }
   };
   struct slices {
@@ -404,10 +404,10 @@ class driver {
   bool counted_ = false;
 
   // Of the lanes.
-  std::mutex mutex_;  // of all members, but parts that run
+  std::mutex mutex_;  // guards all members, but parts that run
   std::condition_variable slice_ended_;
   entry* closing_ = nullptr;         // the part that is to have the rest
-  bool has_begun_to_close_ = false;  // in one lane
+  bool has_begun_to_close_ = false;  // one lane has given it a slice
 };
 
 }  // namespace REMAT_NAMESPACE::detail

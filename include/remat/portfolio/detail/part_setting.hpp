@@ -20,10 +20,10 @@ namespace REMAT_NAMESPACE::detail {
 struct part_setting {
   problem instance;                ///< its graph and budget; the bound that it knows is that of the beginning
   std::string_view whole{};        ///< the solver whose parts they are, in `solution::by`
-  std::uint32_t branch_nodes = 0;  ///< of a bound: `turnaround_options::branch_nodes`
-  std::uint32_t searches = 0;      ///< of annealing: `refine_options::searches`
+  std::uint32_t branch_nodes = 0;  ///< most nodes of a bound: `turnaround_options::branch_nodes`
+  std::uint32_t searches = 0;      ///< the searches of annealing: `refine_options::searches`
   double gap = 0;                  ///< a schedule within (1 + gap) × the bound is enough
-  turnaround_analysis& analysis;   ///< of the graph; one call after the other
+  turnaround_analysis& analysis;   ///< the graph's; one call after the other
 
   /// The number of operations.
   [[nodiscard]] std::uint32_t size() const noexcept { return instance.graph().num_operations; }

@@ -40,10 +40,10 @@ class pool_view {
   problem instance;                             ///< knows the best proven bound, once one has been proven
   solution best{};                              ///< the best schedule and bound so far
   turnaround_result moment{};                   ///< the bound at one moment, without `saved`
-  std::vector<op_id> moments{};                 ///< of the bound of several moments
-  std::shared_ptr<const moment_chain> chain{};  ///< of that bound; null: not known yet
+  std::vector<op_id> moments{};                 ///< the moments of the best chain
+  std::shared_ptr<const moment_chain> chain{};  ///< the chain of these moments; null: not known yet
   std::vector<shared_schedule> starts{};        ///< schedules to start from, the fastest first
-  std::vector<origin> origins{};  ///< of each part, the fastest first; what came before all parts counts as one part
+  std::vector<origin> origins{};  ///< each part's, the fastest first; what came before all parts counts as one part
 
   /// True if nothing is left to do: no schedule fits, or the best one is within `gap` of the bound.
   [[nodiscard]] bool is_settled(double gap) const noexcept {
@@ -95,7 +95,7 @@ class pool_view {
   }
 
   static constexpr std::size_t max_starts = 12;
-  std::vector<double> times_{};  // of the starts
+  std::vector<double> times_{};  // the times of `starts`
 };
 
 /// Notes in `s` what a turnaround bound has proven.

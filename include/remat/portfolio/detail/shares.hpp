@@ -22,7 +22,7 @@ struct graph_sizes {
   static constexpr std::uint32_t joint_moments = 2000;     ///< the bound of several moments together
   static constexpr std::uint32_t window_annealing = 5000;  ///< windows are disturbed and solved again
   static constexpr std::uint32_t quick_eviction = 5000;    ///< above: an eviction takes a good part of usual limits
-  static constexpr std::uint32_t refinement = 10000;       ///< from here on chains find more than refinement
+  static constexpr std::uint32_t refinement = 10000;       ///< chains find more than refinement from here on
   static constexpr std::uint32_t late_chen = 10000;        ///< `chen_sqrt` ends a solve that was cut off
   static constexpr std::uint32_t windows = 1U << 17;       ///< windows are solved
 };

@@ -71,7 +71,7 @@ class solver_slices {
   }
 
   solver_call solve_;
-  std::optional<schedule> best_{};  // of all slices
+  std::optional<schedule> best_{};  // the fastest schedule of all slices
   double time_ = std::numeric_limits<double>::infinity();
   std::string by_{};
   std::uint64_t refinements_ = 0;

@@ -49,7 +49,7 @@ class best_windows {
 
   const part_setting& s_;
   std::optional<window_search> windows_;
-  double time_ = 0;     // of the schedule on which windows_ works
+  double time_ = 0;     // the time of the schedule on which windows_ works
   bool ended_ = false;  // it has solved all of them
   std::uint64_t annealed_ = 0;
 };

@@ -83,7 +83,7 @@ inline void refuse_order(const flat_graph& g, const id_names& names) {
 
 inline void complete_inputs(flat_graph& g, const id_names& names) {
   bool ordered = true;
-  std::uint32_t end = 0;  // of the values that are kept
+  std::uint32_t end = 0;  // the end of the values that are kept
   for (std::size_t o = 0, begin = 0; o < g.num_operations; ++o) {
     const std::uint32_t row_end = g.inputs.begin[o + 1], kept = end;
     for (; begin < row_end; ++begin) {

@@ -38,7 +38,7 @@ class state_table {
     std::uint32_t parent = none;
     std::uint32_t operation = none;  ///< placed between this state and its parent
     std::uint32_t closure = none;    ///< number of its closure
-    std::uint32_t next = none;       ///< in the list of its closure
+    std::uint32_t next = none;       ///< the next state in the list of its closure
     std::uint8_t cut = 0;            ///< `remaining` has been raised by a cut
     std::uint8_t done = 0;           ///< expanded as it is, or dominated
     std::uint8_t listed = 0;         ///< stands in the list of its closure
@@ -545,13 +545,14 @@ class backward_states {
     return at->second;
   }
 
-  static constexpr std::uint32_t max_looks = 64;  // at states of one closure for dominance
+  static constexpr std::uint32_t max_looks = 64;  // most looks at states of one closure for dominance
 
   const flat_graph& s_;
   std::int64_t budget_;
   double limit_;
-  std::vector<std::uint32_t> first_bit_, effect_bit_, effects_;  // of a tensor; of an operation
-  std::vector<std::uint32_t> bit_operation_, bit_tensor_;        // of a bit
+  // Each tensor's first bit; each effect's bit, by its operation; the operations with effects.
+  std::vector<std::uint32_t> first_bit_, effect_bit_, effects_;
+  std::vector<std::uint32_t> bit_operation_, bit_tensor_;  // each bit's operation and tensor
   std::size_t key_words_ = 1, operation_words_ = 0;
   std::vector<bits> ancestors_, readers_;
   std::vector<double> byte_time_;
@@ -560,11 +561,11 @@ class backward_states {
   bits shared_bits_;  // writes of tensors with several producers
   std::vector<bits> wakes_;
   std::vector<std::uint64_t> asleep_;                                 // operations, of each state: rule 6
-  std::vector<std::uint32_t> first_of_closure_;                       // of its states; those met last come first
-  std::unordered_map<std::uint64_t, std::uint32_t> closure_numbers_;  // by hash
-  std::vector<std::int64_t> taken_;                                   // by an operation, in units
+  std::vector<std::uint32_t> first_of_closure_;                       // each closure's list; states met last come first
+  std::unordered_map<std::uint64_t, std::uint32_t> closure_numbers_;  // numbers of closures, by hash
+  std::vector<std::int64_t> taken_;                                   // each operation's time, in units
   int unit_exponent_ = 0;                                             // a unit is 2^unit_exponent_
-  bool is_limited_ = false;                                           // by `most_time()`, not by what the caller has
+  bool is_limited_ = false;                                           // `most_time()` is the limit, not the caller's
   bool has_left_out_ = false;                                         // some schedule may be slower than that
   bits work_, state_, closure_, child_closure_, seen_, sleepers_, child_sleepers_;
   std::vector<move> moves_;

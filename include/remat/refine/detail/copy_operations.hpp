@@ -24,7 +24,7 @@ class copy_operations {
       original_{};  // operation of the instance → of the whole, or `copy`; filled with `instance`
 
  public:
-  problem instance;  ///< with the budget of the problem, and no link
+  problem instance;  ///< an instance with the budget of the problem, and no link
 
   /// `on_host`: of a tensor, whether it lies on the host across `moment`. Tensors that are not written up to the moment
   /// and read after it, and final outputs, stay as they are. `prices`: of a tensor, the time of the operation that

@@ -498,7 +498,7 @@ class copy_planner {
   const problem& p_;
   const flat_graph& graph_;
   bool host_is_limited_;
-  std::size_t steps_ = 0;  // since the last call of `must_stop`
+  std::size_t steps_ = 0;  // steps since the last call of `must_stop`
   bool stopped_ = false;
   std::vector<std::uint32_t> operations_;
   std::vector<piece> pieces_;
@@ -507,20 +507,20 @@ class copy_planner {
   std::vector<host_interval> on_host_, best_intervals_;
   std::vector<std::uint32_t> out_order_, in_order_;
   std::vector<std::int64_t> memory_;
-  std::vector<double> start_;  // of a compute, expected; the last one: the end
+  std::vector<double> start_;  // each compute's expected start; the last one: the end
   double finish_ = 0;
   schedule made_, best_;
   std::array<std::vector<std::uint32_t>, 4> listed_, listed_next_;
 
   // Scratch memory.
   std::vector<std::uint32_t> write_of_;   // place in `producers.values` → the same write in `outputs.values`
-  std::vector<std::uint32_t> open_;       // of a tensor: its piece that is read later
-  std::vector<std::uint8_t> open_write_;  // of a write: a piece waits for it
+  std::vector<std::uint32_t> open_;       // each tensor's piece that is read later
+  std::vector<std::uint8_t> open_write_;  // whether a piece waits for each write
   std::vector<std::uint32_t> unread_;
-  std::vector<std::uint32_t> next_, interval_of_;  // of a piece: the compute that touches it next, its interval
-  std::vector<std::uint8_t> is_early_;             // of a piece on the host: it is back before it is touched
-  std::vector<std::uint8_t> copied_;               // of a tensor
-  std::vector<double> weight_;                     // of a tensor: bytes^exponent_
+  std::vector<std::uint32_t> next_, interval_of_;  // the compute that touches each piece next, the piece's interval
+  std::vector<std::uint8_t> is_early_;             // whether each piece on the host is back before it is touched
+  std::vector<std::uint8_t> copied_;               // whether each tensor has been copied
+  std::vector<double> weight_;                     // each tensor's bytes^exponent_
   double exponent_ = 0;
   std::vector<candidate> candidates_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> returns_;  // the compute that touches it next, piece

@@ -39,13 +39,13 @@ class copy_refinement {
   copy_refinement& operator=(const copy_refinement&) = delete;
 
   copy_planner planner;    ///< places the copies; its `must_stop` may be set
-  double temperature = 0;  ///< in units of time; 0: no move makes the schedule slower
+  double temperature = 0;  ///< a temperature in units of time; 0: no move makes the schedule slower
 
   /// What a `copy_planner` makes a schedule of.
   struct state {
     std::vector<std::uint32_t> computes;
-    double bytes_exponent = 0, lead = 0;  // of the preference
-    std::vector<float> factor{};          // … of a tensor
+    double bytes_exponent = 0, lead = 0;  // the preference's exponent and lead
+    std::vector<float> factor{};          // … and each tensor's factor
   };
 
   /// Begins the random numbers of a seed.
@@ -262,11 +262,11 @@ class copy_refinement {
   random_source random_;
   std::vector<std::uint8_t> rerunnable_;
   state now_, best_state_;
-  double new_exponent_ = 0, new_lead_ = 0;  // of the move
+  double new_exponent_ = 0, new_lead_ = 0;  // the move's exponent and lead
   double time_ = std::numeric_limits<double>::infinity(), best_time_ = std::numeric_limits<double>::infinity();
   schedule best_;
-  std::uint32_t changed_tensor_ = none;        // by the move
-  float old_factor_ = 1;                       // of that tensor
+  std::uint32_t changed_tensor_ = none;        // the tensor whose factor the move has changed
+  float old_factor_ = 1;                       // its factor before the move
   index_rows runs_;                            // operation → its places
   std::vector<std::uint32_t> recomputations_;  // places
   std::vector<copy_planner::stay> stays_;

@@ -28,8 +28,8 @@ namespace REMAT_NAMESPACE::detail {
 /// *cost* is the time to recompute the tensor now, missing ancestors included; *distance* is the number of operations
 /// up to its next use; *factor* is given for each tensor.
 struct eviction_weights {
-  double bytes_exponent = 1;     ///< of the tensor's size
-  double distance_exponent = 1;  ///< of the distance of its next use
+  double bytes_exponent = 1;     ///< the exponent of the tensor's size
+  double distance_exponent = 1;  ///< the exponent of the distance of its next use
   /// A recomputation to come counts as a use: it shortens the distance of the tensors that it reads, and a tensor
   /// without another use is kept for it as long as the memory suffices.
   bool foresee_recomputations = false;
@@ -197,7 +197,7 @@ class basic_eviction_pass {
   [[nodiscard]] const std::vector<std::uint32_t>& wanted() const noexcept { return wanted_; }
 
  private:
-  enum : std::uint8_t { not_made, resident, missing };  // of a tensor; missing: evicted, or freed
+  enum : std::uint8_t { not_made, resident, missing };  // a tensor's state; missing: evicted, or freed
   static constexpr std::uint32_t never = std::numeric_limits<std::uint32_t>::max();
   static constexpr double infinite = std::numeric_limits<double>::infinity();
 
@@ -329,7 +329,7 @@ class basic_eviction_pass {
       ++steps_;
     }
     const std::uint32_t rest = *link;
-    *link = static_cast<std::uint32_t>(foreseen_pool_.size());  // before the pool may move
+    *link = static_cast<std::uint32_t>(foreseen_pool_.size());  // the pool may move after this
     foreseen_pool_.push_back({at, evicted, rest});
     if (at >= soonest_[t]) return;
     soonest_[t] = at;
@@ -892,7 +892,7 @@ class basic_eviction_pass {
   std::vector<std::uint32_t> order_;        // the needed operations
   index_rows uses_;                         // tensor → the needed operations that read it
   std::vector<std::int64_t> working_set_;   // operation → bytes of its inputs, outputs and workspace
-  std::vector<std::uint8_t> recomputable_;  // of a tensor: all its producers may run again
+  std::vector<std::uint8_t> recomputable_;  // whether each tensor's producers may all run again
   std::vector<std::uint8_t> can_return_;    // … or it can be copied back
 
   // The arguments of the run.
@@ -900,21 +900,21 @@ class basic_eviction_pass {
   eviction_weights weights_{};
   double longest_ = 0;
   run_clock* clock_ = nullptr;
-  std::size_t steps_ = 0;  // of searches, since the last poll
+  std::size_t steps_ = 0;  // steps of searches since the last poll
   bool stopped_ = false;
-  bool met_sources_ = false;  // in any run
+  bool met_sources_ = false;  // some run met a source
 
   // The state of the run.
   std::int64_t memory_ = 0;
   std::int64_t shortfall_ = 0;  // the bytes that were missing when memory ran out; the budget if something else did
-  double time_ = 0;             // of the computes so far
-  double remaining_ = 0;        // of the first runs to come
+  double time_ = 0;             // the time of the computes so far
+  double remaining_ = 0;        // the time of the first runs to come
   std::uint32_t now_ = 0;
   std::uint32_t change_ = 0;  // counts changes of the set of resident tensors
   std::vector<std::uint32_t> computes_, wanted_;
   std::vector<std::uint32_t> resident_tensors_;
   std::vector<frame> frames_;
-  std::vector<std::uint32_t> frame_inputs_;  // of all frames
+  std::vector<std::uint32_t> frame_inputs_;  // the inputs of all frames
   std::vector<std::uint32_t> sources_;       // resident without a use: they serve to recompute what is resident now
 
   // Of each tensor.
@@ -928,7 +928,7 @@ class basic_eviction_pass {
   std::vector<std::uint32_t> soonest_;   // the next use, foreseen recomputations included
   std::vector<std::uint32_t> foreseen_;  // the first of its list in `foreseen_pool_`
   std::vector<foreseen> foreseen_pool_;
-  std::vector<double> own_time_;    // of its producers
+  std::vector<double> own_time_;    // the time to run its producers
   std::vector<double> least_cost_;  // … or to copy it back
   std::vector<double> cost_;
   std::vector<std::uint32_t> cost_at_;  // `change_` when the cost was computed, or `never`
@@ -936,7 +936,7 @@ class basic_eviction_pass {
   std::vector<float> scaled_factor_;
   // With copies.
   copy_costs costs_;
-  std::vector<double> begin_;             // of an operation, the first runs before it; one more for the end
+  std::vector<double> begin_;             // the time of the first runs before each operation; one more for the end
   std::vector<double> made_at_;           // the compute time when it was complete
   std::vector<double> evicted_at_;        // … and when it left the device last
   std::vector<std::uint8_t> was_made_;    // it has been complete
@@ -946,7 +946,7 @@ class basic_eviction_pass {
   std::vector<std::uint32_t> copied_;
   double copies_cost_ = 0;
   std::uint32_t moment_ = never;
-  double waited_ = 0;                  // of the computes, for copies
+  double waited_ = 0;                  // the time that the computes waited for copies
   double out_free_ = 0, in_free_ = 0;  // when both directions of the link have done what is planned
 
   indexed_heap candidates_;            // resident tensors that may be evicted

@@ -118,7 +118,7 @@ class operation_sequence {
 
 /// Options of `least_peak_order`.
 struct least_peak_options {
-  std::uint64_t moves = 20'000;  ///< of the local search; each costs O(operations + reads and writes)
+  std::uint64_t moves = 20'000;  ///< moves of the local search; each costs O(operations + reads and writes)
   /// The exact search is tried for at most this many needed operations, at most 64.
   std::uint32_t exact_operations = 64;
   std::size_t exact_states = 100'000;  ///< the exact search gives up beyond this many sets of operations
@@ -128,9 +128,9 @@ struct least_peak_options {
 /// An order that runs every needed operation once.
 struct least_peak_order_result {
   std::vector<std::uint32_t> operations;  ///< the needed operations, in order
-  std::int64_t peak_bytes = 0;            ///< of that order
+  std::int64_t peak_bytes = 0;            ///< the peak of that order
   bool proven = false;                    ///< no order of the needed operations, each once, has a lower peak
-  std::uint64_t work = 0;                 ///< that was counted
+  std::uint64_t work = 0;                 ///< the work that was counted
 };
 
 /// Finds an order of the needed operations, each once, with a low peak: never above the peak of the listed order.
@@ -225,8 +225,8 @@ class memory_use {
 
   const operation_sequence& s_;
   std::int64_t start_, bytes_ = 0, peak_ = 0;
-  std::vector<rule> rules_;                     // of a tensor
-  std::vector<std::uint32_t> touchers_, left_;  // of a tensor: all operations that touch it, and those to come
+  std::vector<rule> rules_;                     // each tensor's rule
+  std::vector<std::uint32_t> touchers_, left_;  // how many operations touch each tensor: all of them, and those to come
 };
 
 /// The rule by which a list schedule chooses among the operations that are ready. Ties go to the first in the given
@@ -327,7 +327,7 @@ class ideal_search {
   using ideal = std::uint64_t;
   struct reached {
     std::int64_t peak;
-    std::int64_t bytes;  // in use after the ideal has run; they depend on the ideal alone
+    std::int64_t bytes;  // bytes in use after the ideal has run; they depend on the ideal alone
     std::uint32_t last;
     bool done;
   };
@@ -371,8 +371,8 @@ class ideal_search {
 
   const operation_sequence& s_;
   std::int64_t bound_;
-  std::vector<ideal> before_;    // of an operation
-  std::vector<ideal> touchers_;  // of a tensor
+  std::vector<ideal> before_;    // the operations that each operation needs before it
+  std::vector<ideal> touchers_;  // the operations that touch each tensor
   std::unordered_map<ideal, reached> found_;
   std::priority_queue<entry> queue_;
 };

@@ -40,7 +40,7 @@ class refine_moves {
   /// Begins the random numbers of a seed.
   void begin(std::uint64_t seed) { random_ = random_source(seed); }
 
-  double temperature = 0;        ///< in units of time; 0: no move makes the schedule slower
+  double temperature = 0;        ///< a temperature in units of time; 0: no move makes the schedule slower
   std::size_t max_repairs = 12;  ///< tensors that one repair may drop
 
   /// Called once per `poll_stride` steps of a repair's search. If it returns true, the repair gives up, and its move is
@@ -87,7 +87,7 @@ class refine_moves {
  private:
   static constexpr double infinite = std::numeric_limits<double>::infinity();
 
-  struct candidate {  // to drop
+  struct candidate {  // a tensor to drop
     std::int64_t bytes;
     double own;  // time of the producer
     std::uint32_t tensor;
@@ -175,7 +175,8 @@ class refine_moves {
       if (bytes < over / 16) break;
       if (tick()) return false;
       const double worth = static_cast<double>(std::min(bytes, over));
-      if (own >= least * worth || own > max_time) continue;  // at least that; cheaper to see than where it lies idle
+      // The time is at least `own`, which is cheaper to see than where the tensor lies idle.
+      if (own >= least * worth || own > max_time) continue;
       const auto events = plan_.events(t);
       const std::size_t i = plan_.first_event_from(t, v);
       if (i == 0 || i == events.size() || events[i].write || events[i].at == v) continue;

@@ -133,7 +133,7 @@ class retention {
       allocated[x] = g.workspace[o];
       for (const std::uint32_t t : g.inputs[o]) append(x, t, false);
       for (const std::uint32_t t : g.outputs[o]) {
-        const bool adds = g.producers[t].size() > 1 && resident[t];  // to what another producer has written
+        const bool adds = g.producers[t].size() > 1 && resident[t];  // it adds to what another producer has written
         resident[t] = 1;
         if (!adds) allocated[x] += g.bytes[t];
         append(x, t, !adds);

@@ -18,8 +18,8 @@ namespace REMAT_NAMESPACE::detail {
 
 /// When the part after a moment runs the operations again that have run before it.
 enum class rerun_order : std::uint8_t {
-  listed,    ///< at their place in the listed order
-  on_demand  ///< as late as possible: behind the first runs, but for those that a first run needs
+  listed,    ///< they run at their place in the listed order
+  on_demand  ///< they run as late as possible: behind the first runs, but for those that a first run needs
 };
 
 /// A training step in two, at a *moment*: the end of the first run of an operation. A choice of tensors is resident
@@ -33,8 +33,8 @@ class step_split {
  public:
   static constexpr std::uint32_t start = std::numeric_limits<std::uint32_t>::max();  ///< no operation of the whole
 
-  problem before;  ///< up to the moment
-  problem after;   ///< from the moment on; its operation 0 makes the tensors that are resident then
+  problem before;  ///< the part up to the moment
+  problem after;   ///< the part from the moment on; its operation 0 makes the tensors that are resident then
 
   /// Splits `p` at the first run of `moment`. `saved`: the tensors to hold then, besides those that the operation reads
   /// and writes; descendants of the operation are not among them. Returns none if an operation that must not run twice

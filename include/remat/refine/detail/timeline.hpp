@@ -42,8 +42,8 @@ inline std::vector<std::uint8_t> rerunnable_operations(const flat_graph& g) {
 class timeline {
  public:
   using node = std::uint32_t;                                     ///< A compute of the schedule.
-  static constexpr node head = 0;                                 ///< before the first compute; it runs nothing
-  static constexpr node tail = 1;                                 ///< after the last compute; it runs nothing
+  static constexpr node head = 0;                                 ///< a node before the first compute; it runs nothing
+  static constexpr node tail = 1;                                 ///< a node after the last compute; it runs nothing
   static constexpr node none = std::numeric_limits<node>::max();  ///< stands for "no node"
 
   /// `p` must outlive the timeline.
@@ -77,7 +77,7 @@ class timeline {
       link(x, prev_[tail]);
       for (const std::uint32_t t : g.inputs[o]) events_[t].push_back({x, false});
       for (const std::uint32_t t : g.outputs[o]) {
-        const bool adds = g.producers[t].size() > 1 && allocated[t];  // to what another producer has written
+        const bool adds = g.producers[t].size() > 1 && allocated[t];  // it adds to what another producer has written
         if (adds) node_need_[x] -= g.bytes[t];
         events_[t].push_back({x, !adds});
         allocated[t] = 1;
@@ -153,7 +153,7 @@ class timeline {
     const std::uint64_t label = label_[x];
     const auto is_before = [&](const event& e) { return label_[e.at] < label; };
     std::size_t i = 0;
-    if (list.size() > 12)  // for the shorter ones, a loop is faster
+    if (list.size() > 12)  // a loop is faster for the shorter ones
       i = static_cast<std::size_t>(std::partition_point(list.begin(), list.end(), is_before) - list.begin());
     else
       while (i < list.size() && is_before(list[i])) ++i;
@@ -274,7 +274,7 @@ class timeline {
     bool created;  // inserted as a new node, not moved
   };
 
-  static constexpr std::uint64_t max_stride = std::uint64_t{1} << 40;  // between labels at the end
+  static constexpr std::uint64_t max_stride = std::uint64_t{1} << 40;  // the largest distance between labels at the end
 
   void clear() {
     op_.assign(2, none);
@@ -440,8 +440,8 @@ class timeline {
   const flat_graph* graph_;
   std::int64_t budget_;
   std::vector<std::uint8_t> rerunnable_;
-  std::vector<std::int64_t> need_;          // of an operation: outputs and workspace
-  std::vector<std::vector<event>> events_;  // of a tensor
+  std::vector<std::int64_t> need_;          // bytes of each operation's outputs and workspace
+  std::vector<std::vector<event>> events_;  // each tensor's events
 
   std::vector<std::uint32_t> op_;
   std::vector<node> prev_, next_, free_;

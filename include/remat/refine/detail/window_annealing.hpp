@@ -79,7 +79,7 @@ class window_annealing {
 
  private:
   static constexpr std::uint64_t hot_moves = 300, cold_moves = 150, rounds_without_limit = 100;
-  static constexpr double least_heat = 3, most_heat = 15, acceptance = 2;  // in mean times of a recomputation
+  static constexpr double least_heat = 3, most_heat = 15, acceptance = 2;  // all are in mean times of a recomputation
 
   void disturb(double heat, run_clock& clock) {
     for (std::uint64_t k = 0; k < hot_moves + cold_moves && !moves_.must_stop() && spend(clock, work_of::move); ++k) {
@@ -115,7 +115,7 @@ class window_annealing {
 /// What one search by `window_annealing` has found.
 struct windows_found {
   std::vector<std::uint32_t> computes{};                  // empty: no schedule is better than the one it began with
-  double time = std::numeric_limits<double>::infinity();  // of them
+  double time = std::numeric_limits<double>::infinity();  // their time
   std::uint64_t work = 0;
 };
 

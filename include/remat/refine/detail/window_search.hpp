@@ -27,13 +27,13 @@ namespace window {
 
 /// A window of a schedule as a graph of its own, and the writes that are open at both of its ends.
 struct part_of_step {
-  flat_graph graph;                       // without the arrays that `backward_states` does not read
-  std::vector<std::uint32_t> operations;  // of the whole, ascending
-  std::vector<std::uint32_t> tensors;     // of the whole
-  std::vector<std::uint8_t> may_run;      // of an operation
-  std::vector<std::uint8_t> open_at_end;  // of a row of `graph.producers`: the write is still to be made
+  flat_graph graph;                       // a graph without the arrays that `backward_states` does not read
+  std::vector<std::uint32_t> operations;  // operations of the whole, ascending
+  std::vector<std::uint32_t> tensors;     // tensors of the whole
+  std::vector<std::uint8_t> may_run;      // whether each operation may run
+  std::vector<std::uint8_t> open_at_end;  // whether the write of each row of `graph.producers` is still to be made
   std::vector<std::uint8_t> open_at_begin;
-  std::int64_t budget = 0;  // for the tensors of the part
+  std::int64_t budget = 0;  // bytes for the tensors of the part
 };
 
 /// A* from the end of a window to its beginning, where some tensors are there already.
@@ -134,9 +134,9 @@ class states : private backward_states<states> {
 
 /// How thorough a `window_search` is.
 struct window_effort {
-  std::vector<std::size_t> widths{};      ///< of windows, in computes, ascending
+  std::vector<std::size_t> widths{};      ///< widths of windows, in computes, ascending
   std::size_t steps = 2;                  ///< a window begins a part of its width before the one behind it
-  std::vector<std::size_t> max_states{};  ///< of a window: with so many, then with so many, and so on
+  std::vector<std::size_t> max_states{};  ///< most states of a window: so many first, then so many, and so on
 };
 
 /// Improves a sequence of computes by windows: some computes in a row are replaced by the fastest ones that make what
@@ -192,8 +192,8 @@ class window_search {
 
   /// The writes that are still to be made at a place of the sequence.
   struct place {
-    std::vector<std::uint8_t> open;  // of a row of `producers`
-    std::int64_t bytes = 0;          // of the tensors with an open write
+    std::vector<std::uint8_t> open;  // whether the write of each row of `producers` is open
+    std::int64_t bytes = 0;          // bytes of the tensors with an open write
     std::uint64_t hash = 0;
   };
 
@@ -389,10 +389,10 @@ class window_search {
   window_effort effort_;
   std::vector<std::uint32_t> computes_;
   std::size_t level_ = 0, width_ = 0, end_ = 0;
-  bool improved_ = false;  // since the sweep of the narrowest windows
-  place behind_, before_;  // at the window's ends
+  bool improved_ = false;  // some window has improved since the sweep of the narrowest windows
+  place behind_, before_;  // the places at the window's ends
   window::part_of_step part_;
-  std::vector<std::uint8_t> touched_;                      // of a tensor, while a part is made
+  std::vector<std::uint8_t> touched_;                      // whether the part touches each tensor, while it is made
   std::unordered_map<std::uint64_t, std::size_t> solved_;  // windows that need not be tried with so many states
 };
 

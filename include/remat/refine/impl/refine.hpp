@@ -170,11 +170,11 @@ class refinement {
   /// so that a time limit does not decide how long an easy graph waits; the last one takes all that is left.
   struct cycle {
     std::uint64_t number = 0;
-    std::uint64_t moves = 0;  // of all searches; the last cycle under a time limit alone has no number of moves
+    std::uint64_t moves = 0;  // moves of all searches; the last cycle under a time limit alone has no number of moves
     double begin = 0;         // seconds
     bool is_last = false;
   };
-  static constexpr std::uint64_t longer = 4;  // each cycle than the one before
+  static constexpr std::uint64_t longer = 4;  // each cycle is so many times as long as the one before
   static constexpr double near_gap = 0.01;
 
   [[nodiscard]] static std::uint32_t searches_of(const refine_options& options, std::uint32_t operations) {
@@ -354,10 +354,10 @@ class refinement {
   std::uint32_t searches_, rounds_;
   bool by_work_;
   double limit_;                   // seconds
-  double seconds_per_move_ = 0;    // of all searches together, in the last cycle
-  std::uint64_t moves_made_ = 0;   // by all searches together
-  search_pool pool_;               // of this process
-  std::vector<round_answer> all_;  // of each search: its best schedule, from which it goes on
+  double seconds_per_move_ = 0;    // time per move of all searches together, in the last cycle
+  std::uint64_t moves_made_ = 0;   // moves by all searches together
+  search_pool pool_;               // this process's pool
+  std::vector<round_answer> all_;  // each search's best schedule, from which it goes on
   refine_result result_;
 };
 

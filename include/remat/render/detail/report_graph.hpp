@@ -18,7 +18,7 @@ struct described_graph {
   /// Up to this many operations the picture has a node for each; else for each group of the top level.
   static constexpr std::size_t most_drawn_operations = 500;
   static constexpr std::uint32_t most_drawn_groups = 60;  ///< more groups of the top level are drawn joined
-  static constexpr std::size_t most_groups = 300;         ///< of the table; deeper groups are counted in their parents
+  static constexpr std::size_t most_groups = 300;         ///< groups of the table; deeper ones count in their parents
   static constexpr std::size_t most_kinds = 30;           ///< rows of the table by phase and name
   static constexpr std::size_t most_contents = 6;         ///< names in the list of a group's operations
 
@@ -26,10 +26,10 @@ struct described_graph {
   struct node {
     std::uint32_t column = 0;
     std::int32_t row = 0;     ///< forward: from 0 upwards; backward: from −2 downwards
-    char kind = 'f';          ///< as in `kind`; of a group: of its first operation
+    char kind = 'f';          ///< its operation's `kind`; for a group, that of its first operation
     std::uint32_t first = 0;  ///< its operation, or the first one of its group
     std::uint32_t count = 0;  ///< number of operations
-    std::string label{};      ///< of a group; empty for a single operation
+    std::string label{};      ///< the group's label; empty for a single operation
     friend bool operator==(const node&, const node&) = default;
   };
   /// Data that one node makes and another reads.
@@ -42,8 +42,8 @@ struct described_graph {
     std::string label{};
     std::uint32_t depth = 0;
     std::size_t forward = 0, backward = 0;       ///< operations, those of inner groups included
-    double forward_time = 0, backward_time = 0;  ///< of one run of each
-    std::int64_t bytes = 0;                      ///< that its operations make
+    double forward_time = 0, backward_time = 0;  ///< the time of one run of each
+    std::int64_t bytes = 0;                      ///< bytes that its operations make
     std::string contents{};                      ///< its own operations in words; empty if it has none
   };
   /// All operations of one phase and one name.
@@ -55,7 +55,7 @@ struct described_graph {
     std::int64_t bytes = 0;
   };
 
-  std::vector<std::string> names{};      ///< of operations, each once
+  std::vector<std::string> names{};      ///< names of operations, each once
   std::vector<std::uint32_t> name_of{};  ///< operation → its place in `names`
   std::string kind{};                    ///< operation → 'f' forward, 'l' loss, 'b' backward, 'x' not needed
   std::vector<double> time{};            ///< operation → time of one run

@@ -358,7 +358,7 @@ class describer {
   const name_lookup& names_;
   const operation_hierarchy& h_;
   described_graph out_;
-  std::vector<std::string> modules_;  // of operations; empty: not known
+  std::vector<std::string> modules_;  // each operation's module; empty: not known
   std::uint32_t forward_nodes_ = 0;   // the first nodes are forward
   std::map<std::uint32_t, std::set<std::int32_t>> used_rows_;
   std::vector<tree_node> tree_;

@@ -111,7 +111,7 @@ REMAT_INLINE std::vector<std::string> wrap_text(std::string_view text, std::size
     std::string line;
     for (std::size_t at = from; at < end;) {
       const std::size_t space = std::min(text.find(' ', std::min(text.find_first_not_of(' ', at), end)), end);
-      const std::string_view word = text.substr(at, space - at);  // with the spaces before it
+      const std::string_view word = text.substr(at, space - at);  // the word with the spaces before it
       if (!line.empty() && text_table::width(line) + text_table::width(word) > width) {
         lines.push_back(std::move(line));
         line = word.substr(std::min(word.find_first_not_of(' '), word.size()));

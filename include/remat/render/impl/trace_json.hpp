@@ -21,7 +21,7 @@ namespace detail::trace_json {
 
 /// The unit of a trace in terms of the cost model's.
 struct time_scale {
-  double microseconds = 1;  ///< of the trace for one unit of the cost model
+  double microseconds = 1;  ///< microseconds of the trace for one unit of the cost model
   std::string words{};      ///< a microsecond of the trace, in words
 };
 
@@ -91,8 +91,8 @@ class simulated_schedule {
 
   check_report report;
   time_scale scale;
-  std::vector<launch> launches;  ///< in the schedule's order
-  std::vector<copy> copies;      ///< in the schedule's order
+  std::vector<launch> launches;  ///< the launches in the schedule's order
+  std::vector<copy> copies;      ///< the copies in the schedule's order
   std::vector<sample> memory;    ///< ascending; at most two for one moment, the largest and the last
   std::vector<sample> host;      ///< bytes on the host, ascending in time
   sample peak;
@@ -121,7 +121,7 @@ class simulated_schedule {
   }
 
   void run_in_order(const problem& p) {
-    double time = 0;  // of the computes and frees so far
+    double time = 0;  // the time of the computes and frees so far
     std::int64_t now = 0, on_host = 0;
     std::optional<engine_times> times;
     if (has_copies(steps_)) times = engine_times_of(p, steps_);
@@ -163,7 +163,7 @@ class simulated_schedule {
     };
     struct change {
       std::int64_t time;
-      std::uint64_t order;  // at one moment: twice the launch, and one more for what ends with it
+      std::uint64_t order;  // the order at one moment: twice the launch, and one more for what ends with it
       std::int64_t bytes;
     };
     std::vector<use> uses(lives.allocations.size());
@@ -236,7 +236,7 @@ class simulated_schedule {
   std::span<const step> steps_;
   const stream_assignment* streams_;
   std::optional<sample> moment_;  // the last sample of the present moment
-  std::int64_t largest_ = 0;      // of the present moment
+  std::int64_t largest_ = 0;      // most bytes of the present moment
 };
 
 /// Writes the events of one schedule; see `write_trace`.
@@ -404,8 +404,8 @@ class trace_writer {
   const trace_options& options_;
   simulated_schedule plan_;
   std::uint32_t streams_;
-  std::vector<std::uint32_t> runs_;  ///< of each operation, in all
-  std::vector<std::uint32_t> run_;   ///< of each operation, so far
+  std::vector<std::uint32_t> runs_;  ///< number of each operation's runs, in all
+  std::vector<std::uint32_t> run_;   ///< number of each operation's runs, so far
   std::string_view stretch_{};       ///< name of the open asynchronous event
   std::uint64_t stretches_ = 0;
 };

@@ -86,7 +86,7 @@ class engine_clocks {
   const flat_graph& graph_;
   host_link link_;
   std::array<double, num_engines> through_{};  // when each engine has done what it was given
-  std::vector<moments> copies_;                // of a tensor
+  std::vector<moments> copies_;                // each tensor's moments
 };
 
 /// Runs the steps of a legal schedule on the clocks, one by one.
@@ -127,7 +127,7 @@ class engine_replay {
  private:
   const flat_graph& graph_;
   engine_clocks clocks_;
-  std::vector<std::uint8_t> allocated_;  // of a tensor, on the device
+  std::vector<std::uint8_t> allocated_;  // whether each tensor is allocated on the device
 };
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -77,7 +77,7 @@ class free_placer {
   const index_rows &reads_, &writes_;
   const std::vector<std::uint32_t>& makers_;
   std::vector<std::uint8_t> live_;
-  std::vector<std::vector<std::uint32_t>> met_;  // of a live tensor: its makers so far; few tensors have several
+  std::vector<std::vector<std::uint32_t>> met_;  // each live tensor's makers so far; few tensors have several
   std::vector<std::uint32_t> touched_;
 };
 

@@ -255,14 +255,14 @@ class checker {
   std::int64_t host_budget_;
   std::conditional_t<HasLink, clocks_of_link, no_clocks> clocks_;
   check_report report_;
-  std::int64_t memory_ = 0;          // of all allocated tensors
-  std::int64_t memory_at_step_ = 0;  // with the workspace of the step
-  std::int64_t host_memory_ = 0;     // of all copies on the host
+  std::int64_t memory_ = 0;          // bytes of all allocated tensors
+  std::int64_t memory_at_step_ = 0;  // the same with the workspace of the step
+  std::int64_t host_memory_ = 0;     // bytes of all copies on the host
   std::vector<tensor_state> tensors_;
   // One entry for each write of `outputs.values`: the allocation of the tensor at the last run of the producer. A
   // producer has run since the tensor was allocated if this number is the tensor's present one.
   std::vector<std::uint32_t> run_at_;
-  std::vector<std::uint32_t> runs_;  // of an operation
+  std::vector<std::uint32_t> runs_;  // each operation's runs so far
 };
 
 }  // namespace detail::schedule_checking

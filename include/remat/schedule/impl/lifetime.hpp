@@ -45,7 +45,7 @@ class copy_recorder {
   const flat_graph& graph_;
   lifetimes& out_;
   std::span<std::uint32_t> now_;
-  std::vector<std::uint32_t> on_host_;  // of a tensor: its present copy on the host; empty as long as nothing is copied
+  std::vector<std::uint32_t> on_host_;  // each tensor's present copy on the host; empty as long as nothing is copied
 };
 
 }  // namespace detail::lifetime
@@ -64,7 +64,7 @@ REMAT_INLINE lifetimes lifetimes_of(const problem& p, std::span<const step> step
   out.outputs.begin.reserve(steps.size() + 1);
   out.workspace.assign(steps.size(), lifetimes::no_allocation);
   std::vector<std::uint32_t> present(g.num_tensors, lifetimes::no_allocation);
-  const std::span<std::uint32_t> now(present);  // of a tensor: its present allocation
+  const std::span<std::uint32_t> now(present);  // each tensor's present allocation
   const auto end = static_cast<std::uint32_t>(steps.size());
   detail::lifetime::copy_recorder copies(g, out, now);
   for (std::uint32_t i = 0; i < end; ++i) {

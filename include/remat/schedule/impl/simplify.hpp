@@ -126,11 +126,11 @@ class backward_pass {
   /// The present value of a tensor, and where steps of it stand in `out_`.
   struct value {
     bool live = false;               // a later step reads it
-    bool copied_out = false;         // by an offload that is kept
+    bool copied_out = false;         // an offload that is kept copies it out
     bool on_host = false;            // a later prefetch reads the copy on the host
     std::uint32_t open = 0;          // writes whose run has not been met
-    std::size_t early_free = none;   // right behind the last reader
-    std::size_t listed_free = none;  // where the schedule has it
+    std::size_t early_free = none;   // the place right behind the last reader
+    std::size_t listed_free = none;  // the place where the schedule has it
     std::size_t listed_drop = none;
   };
 
@@ -208,9 +208,9 @@ class backward_pass {
   }
 
   const flat_graph& graph_;
-  std::vector<value> values_;       // of a tensor
+  std::vector<value> values_;       // each tensor's value
   std::vector<std::uint8_t> open_;  // write of `outputs.values` → it is open
-  std::vector<step> out_;           // in reverse
+  std::vector<step> out_;           // the steps in reverse
   std::vector<std::uint8_t> left_out_;
 };
 

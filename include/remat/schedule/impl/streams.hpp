@@ -62,7 +62,7 @@ class device_load {
   }
 
  private:
-  using levels = std::map<double, double>;  // from this moment on → share in use; 0 before the first and from the last
+  using levels = std::map<double, double>;  // moment → share in use from then on; 0 before the first and from the last
 
   static constexpr double full = 1 + 1e-9;  // shares such as 0.1 are rounded
   static constexpr double occupied = 2;
@@ -275,7 +275,7 @@ class list_scheduler : public stream_clocks {
   const lifetimes& lives_;
   const stream_options& options_;
   std::map<std::int64_t, std::uint32_t>
-      occupants_;  // from this byte of the arena on → the allocation that used it last
+      occupants_;  // byte of the arena → the last allocation that used the bytes from there on
   device_load load_;
 
   // For an allocation: the last launch that wrote it; the position of the last reader since then in each stream (from
@@ -283,7 +283,7 @@ class list_scheduler : public stream_clocks {
   std::vector<std::uint32_t> written_, reads_;
   std::vector<double> read_end_, read_path_;
 
-  std::vector<double> end_, path_end_;  // of each launch
+  std::vector<double> end_, path_end_;  // each launch's end, and the length of the longest path that ends with it
 
   // For the present launch: the time when those have ended for which it waits.
   double ready_ = 0, path_ = 0;
@@ -321,8 +321,8 @@ class engine_scheduler : public stream_clocks {
   };
   /// Copies of a tensor, by their positions.
   struct copies {
-    std::uint32_t coming = 0;   // in, of the allocation on the device
-    std::uint32_t leaving = 0;  // the last one out of this allocation
+    std::uint32_t coming = 0;   // the copy in, of the allocation on the device
+    std::uint32_t leaving = 0;  // the last copy out of this allocation
   };
 
   void compute(std::uint32_t i, std::uint32_t o) {
@@ -390,9 +390,9 @@ class engine_scheduler : public stream_clocks {
 
   const flat_graph& graph_;
   engine_clocks clocks_;
-  std::array<positions, num_engines> waits_{};  // of each engine: what all that it is given from now on waits for
-  std::vector<copies> copies_;                  // of each tensor
-  std::vector<std::uint8_t> allocated_;         // of each tensor
+  std::array<positions, num_engines> waits_{};  // each engine's waits: what all that it is given from now on waits for
+  std::vector<copies> copies_;                  // each tensor's copies
+  std::vector<std::uint8_t> allocated_;         // whether each tensor is allocated
 };
 
 /// Throws `bad_argument` if the options or the lifetimes do not fit the problem and the schedule.

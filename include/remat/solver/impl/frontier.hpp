@@ -131,7 +131,7 @@ REMAT_INLINE budget_bisection
 bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options,
                const std::function<budget_probe(std::int64_t budget, const run_control& run)>& probe, double target) {
   if (options.probes == 0) throw bad_argument("bisect_budgets: probes is 0; it must be at least 1");
-  constexpr int most_below_best = 3;  // in steps of a 25th
+  constexpr int most_below_best = 3;  // most probes below the best, in steps of a 25th
   constexpr double first_share = 0.2;
   // Probes of a round take a share of the time that is left, begin in an interval below the best of a part of it, and
   // end at another. The first round has the whole interval.

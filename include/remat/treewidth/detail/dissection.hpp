@@ -19,9 +19,9 @@ namespace REMAT_NAMESPACE::detail {
 
 /// Options of `dissection_ranks`.
 struct dissection_options {
-  std::uint64_t seed = 0;         ///< of the random choice of pairs and of ties
+  std::uint64_t seed = 0;         ///< the seed of the random choice of pairs and of ties
   std::uint32_t pairs = 4;        ///< pairs of vertices between which each separator is looked for
-  double min_share = 0.2;         ///< of the vertices: the smaller side of a separator should have at least this share
+  double min_share = 0.2;         ///< the smaller side of a separator should have at least this share of the vertices
   std::uint32_t target = 0;       ///< a cell stays whole if it and its border have at most this many vertices
   stop_function stop = nullptr;   ///< asked for each path of a flow; true ends it without ranks
   std::uint64_t* work = nullptr;  ///< if given, elementary steps are added to it as they are done

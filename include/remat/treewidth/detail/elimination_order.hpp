@@ -120,7 +120,7 @@ class greedy {
 
  private:
   struct entry {
-    std::uint64_t key;  // from the upper bits down: rank, score, a random number that breaks ties
+    std::uint64_t key;  // rank, score and a random number that breaks ties, from the upper bits down
     std::uint32_t vertex, version;
     bool operator<(const entry& other) const noexcept {
       return key != other.key ? key > other.key : vertex > other.vertex;

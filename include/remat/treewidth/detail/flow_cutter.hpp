@@ -89,10 +89,10 @@ class flow_cutter {
   /// most one path.
   struct half {
     explicit half(std::uint32_t n) : mine(n, 0), in(n, 0), out(n, 0), distance(n, 0) {}
-    std::vector<std::uint8_t> mine;       // in S (T)
-    std::vector<std::uint32_t> members;   // of S (T)
+    std::vector<std::uint8_t> mine;       // whether each vertex is in S (T)
+    std::vector<std::uint32_t> members;   // vertices of S (T)
     std::vector<std::uint32_t> in, out;   // = stamp: the entry (exit) is reached
-    std::vector<std::uint32_t> distance;  // from the first vertex
+    std::vector<std::uint32_t> distance;  // each vertex's distance from the first one
     std::vector<std::uint32_t> list;      // states that are reached: 2 v for the entry, 2 v + 1 for the exit
     std::uint32_t stamp = 0, reached = 0;
   };
@@ -248,7 +248,7 @@ class flow_cutter {
   const undirected_graph& g_;
   std::uint32_t n_;
   half side_[2];
-  std::vector<std::uint32_t> from_, to_;  // of a vertex that carries a path: the vertices before and after it
+  std::vector<std::uint32_t> from_, to_;  // the vertices before and after each vertex that carries a path
   std::vector<std::uint32_t> before_;     // state → the state from which S reached it
   std::vector<std::uint32_t> queue_, border_, path_;
   std::uint64_t work_ = 0;

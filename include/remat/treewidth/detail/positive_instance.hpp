@@ -26,13 +26,13 @@ enum class width_verdict : std::uint8_t {
 /// The answer of `decide_width`.
 struct width_decision {
   width_verdict verdict = width_verdict::unfinished;  ///< the outcome of the search
-  tree_decomposition tree{};                          ///< if found: of at most the given width
+  tree_decomposition tree{};                          ///< the tree, if found: of at most the given width
   std::uint64_t work = 0;                             ///< pairs of sets and candidate bags
 };
 
 /// The limits of `decide_width`.
 struct width_search_limits {
-  std::size_t bytes = std::size_t{1} << 29U;                       ///< of tables
+  std::size_t bytes = std::size_t{1} << 29U;                       ///< most bytes of tables
   std::uint64_t work = std::numeric_limits<std::uint64_t>::max();  ///< pairs of sets and candidate bags
   stop_function stop = nullptr;  ///< asked every few milliseconds; true ends the search
 };
@@ -302,10 +302,10 @@ class search {
   width_search_limits limits_;
   std::vector<set> rows_;
   set all_{}, root_{};
-  set_table areas_;  // of the feasible sets, same numbers
+  set_table areas_;  // areas of the feasible sets, same numbers
   std::vector<feasible_set> feasible_;
-  std::vector<std::vector<joined>> unions_;  // around each vertex
-  set_table bags_;                           // that have been looked at
+  std::vector<std::vector<joined>> unions_;  // unions around each vertex
+  set_table bags_;                           // bags that have been looked at
   set_table wanted_;                         // areas that bags wait for
   std::vector<std::vector<std::uint32_t>> waits_;
   std::vector<component> components_;

@@ -20,7 +20,7 @@ struct reduced_graph {
   std::vector<std::uint32_t> eliminated;  ///< vertices of the whole graph, in the order of their elimination
   std::vector<std::uint32_t> vertices;    ///< vertex of `rest` → vertex of the whole graph, ascending
   undirected_graph rest{};                ///< the other vertices, with the edges that elimination added
-  std::uint32_t lower_bound = 0;          ///< on the treewidth of the whole graph: the given one, or a better one
+  std::uint32_t lower_bound = 0;          ///< bound on the treewidth of the whole graph: the given one, or a better one
 
   /// An elimination order of the whole graph from one of `rest`. Its width is the larger of `lower_bound` and the width
   /// of the given order. O(vertices) time.

@@ -107,7 +107,7 @@ class filled_graph {
   }
 
   const undirected_graph& graph_;
-  bit_matrix filled_, queued_;                // of `queued_` the upper half
+  bit_matrix filled_, queued_;                // only the upper half of `queued_` is used
   std::vector<undirected_graph::edge> open_;  // edges to look at
   std::vector<std::uint64_t> common_;         // the common neighbours of the last edge, as a row
   std::vector<std::uint32_t> members_;        // the same, as a list
@@ -249,15 +249,15 @@ class safe_separator_test {
   const undirected_graph& g_;
   stop_poll poll_;
   std::vector<std::uint32_t> component_, before_, seen_;
-  std::vector<std::uint8_t> used_;  // on a path
+  std::vector<std::uint8_t> used_;  // whether each vertex is on a path
   std::vector<std::uint32_t> queue_, path_;
   std::uint32_t stamp_ = 0;
 };
 
 /// One side of some separators of a graph, as a graph of its own in which these separators are cliques.
 struct torso {
-  std::vector<std::uint32_t> vertices;  ///< of the whole graph, ascending
-  undirected_graph graph{};             ///< on their positions
+  std::vector<std::uint32_t> vertices;  ///< vertices of the whole graph, ascending
+  undirected_graph graph{};             ///< a graph on their positions
   tree_decomposition tree{};            ///< the bags of this side, in positions
 };
 

@@ -172,8 +172,8 @@ class operation_phases {
   const flat_graph& g_;
   std::function<rerun(op_id, op_id)> rule_;
   std::vector<std::uint32_t> operation_, position_;
-  std::vector<std::uint8_t> repeatable_;  // of a position: its operation may run again
-  std::vector<std::uint32_t> last_;       // of a position: a phase
+  std::vector<std::uint8_t> repeatable_;  // whether a position's operation may run again
+  std::vector<std::uint32_t> last_;       // the last phase in which each position's operation may run again
   std::uint32_t first_ = 0;
   phase_uses uses_;
 };
@@ -296,7 +296,7 @@ class checkmate_model : private phase_model {
         continue;
       }
       if (k > phase || phase >= phases_.size()) return std::nullopt;  // another order of first runs
-      if (phase < phases_.first()) continue;  // in vain: everything that may be read later is kept until then
+      if (phase < phases_.first()) continue;  // it is in vain: everything that may be read later is kept until then
       const mip_value runs_again = decision(phase, k);
       if (runs_again.is_constant(0)) return std::nullopt;
       if (runs_again.is_constant())
@@ -343,7 +343,7 @@ class checkmate_model : private phase_model {
   struct event {
     std::uint32_t phase = none, position = none;
     mip_value runs{};
-    std::vector<need> afterwards{};  // of its outputs, then of its inputs
+    std::vector<need> afterwards{};  // the needs of its outputs, then of its inputs
     // Set when the rows are written:
     std::vector<event_tensor> tensors{};
     std::uint32_t memory = none;  // column: the memory afterwards
@@ -746,13 +746,13 @@ class checkmate_model : private phase_model {
   const flat_graph& g_;
   std::vector<op_id> moments_;
   checkmate_program::operation_phases phases_;
-  std::vector<std::vector<mip_value>> decision_;  // of a position, by phase
+  std::vector<std::vector<mip_value>> decision_;  // each position's decisions, by phase
   std::size_t always_ = 0;                        // decisions that the rule has made: the operation runs again
-  std::vector<double> start_held_;                // of a tensor: 1 if it is held for certain
+  std::vector<double> start_held_;                // each tensor's value: 1 if it is held for certain
   std::vector<phase_start> starts_;
   std::vector<event> events_;
-  std::vector<std::vector<mip_value>> contributions_;  // of a sum, as far as the construction has come
-  std::vector<std::vector<mip_value>> snapshots_;      // of a moment: which tensors are held
+  std::vector<std::vector<mip_value>> contributions_;  // each sum's contributions, as far as the construction has come
+  std::vector<std::vector<mip_value>> snapshots_;      // the tensors that are held at each moment
   std::vector<later_run> later_runs_;
 };
 

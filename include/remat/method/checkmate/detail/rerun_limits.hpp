@@ -141,7 +141,7 @@ class rerun_limits {
   [[nodiscard]] bool is_complete() const noexcept { return complete_; }
 
  private:
-  std::vector<double> time_, slack_;  // of an operation; the time that is left in the phase of one
+  std::vector<double> time_, slack_;  // each operation's time; the time that is left in its phase
   std::vector<std::uint32_t> last_;   // the operation in whose phase an operation may run again the last time
   double recomputation_ = 0;
   std::uint64_t work_ = 0;

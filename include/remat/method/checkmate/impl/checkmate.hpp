@@ -76,7 +76,7 @@ class rerun_table {
 
  private:
   double time_ = 0;
-  std::vector<std::vector<std::uint32_t>> again_;  // by phase; ascending
+  std::vector<std::vector<std::uint32_t>> again_;  // the operations that run again, by phase; ascending
 };
 
 /// The decisions of the program that are made anew: all of some phases, or all of some operations.
@@ -510,8 +510,8 @@ class search {
       around_{};  // the runs again of the best schedule, if its first runs are in the listed order
   std::vector<op_id> moments_{};
   std::optional<rerun_limits> limits_{};
-  double limits_time_ = 0;                 // for which `limits_` hold
-  std::uint64_t tries_ = 0, fitting_ = 0;  // of the rounding
+  double limits_time_ = 0;                 // the time for which `limits_` hold
+  std::uint64_t tries_ = 0, fitting_ = 0;  // the rounding's tries, and those that fit
   double rounded_ = std::numeric_limits<double>::infinity();
   std::uint64_t windows_ = 0, windows_not_built_ = 0, window_improvements_ = 0, window_nodes_ = 0;
   double window_seconds_ = 0;

@@ -26,24 +26,24 @@ struct hierarchical_ilp_options {
   std::uint32_t again_from = 0;  ///< `level_model_options::again_from`
   /// A model of more columns is not solved: its first linear program alone would take minutes.
   double max_columns = 60'000;
-  std::uint64_t nodes = 100;  ///< of the backend's search, unless the only limit is one on time
-  run_control run{};          ///< for the whole call; `on_progress` gets the time of the best choices
+  std::uint64_t nodes = 100;  ///< most nodes of the backend's search, unless the only limit is one on time
+  run_control run{};          ///< the control of the whole call; `on_progress` gets the time of the best choices
 };
 
 /// The fastest choices found for a level, and what is known of them.
 struct level_solution {
   bool found = false;                            ///< there are choices
   std::vector<level_problem::choice> choices{};  ///< a schedule of the level within the budget; empty unless `found`
-  double time = std::numeric_limits<double>::infinity();  ///< of the choices, by `simulate_level`
-  std::int64_t peak_bytes = 0;                            ///< of the choices, by `simulate_level`
+  double time = std::numeric_limits<double>::infinity();  ///< the choices' time, by `simulate_level`
+  std::int64_t peak_bytes = 0;                            ///< the choices' peak, by `simulate_level`
   /// `optimal`: no schedule of the form (`level_model`, sizes in units) is faster by more than `gap`;
   /// `infeasible`: there is no such schedule. Both are the backend's word, a hint.
   mip_status status = mip_status::no_solution;
-  double lower_bound = 0;   ///< on the time of schedules of the form; the backend's word, too
-  std::uint64_t nodes = 0;  ///< of the backend's search tree
-  std::uint64_t work = 0;   ///< that the backend counted
-  std::size_t columns = 0;  ///< of the integer program; 0: none was built
-  std::size_t rows = 0;     ///< of the integer program
+  double lower_bound = 0;   ///< a bound on the time of schedules of the form; the backend's word, too
+  std::uint64_t nodes = 0;  ///< nodes of the backend's search tree
+  std::uint64_t work = 0;   ///< the work that the backend counted
+  std::size_t columns = 0;  ///< the integer program's columns; 0: none was built
+  std::size_t rows = 0;     ///< the integer program's rows
   bool refused = false;     ///< the integer program was not solved, because of `max_columns`
   std::string message{};    ///< how the program ended, or why it was not solved
 };
@@ -177,7 +177,7 @@ class search {
   const hierarchical_ilp_options& options_;
   run_clock clock_;
   level_solution best_;
-  double least_time_ = 0;    // of all runs, each in its fastest variant
+  double least_time_ = 0;    // the time of all runs, each in its fastest variant
   std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
 };
 

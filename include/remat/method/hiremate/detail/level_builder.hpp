@@ -22,7 +22,7 @@ namespace REMAT_NAMESPACE::detail {
 /// A child of a level: a group, or a forward operation with the backward operations anchored at it.
 struct level_child {
   detail::sub_graph sub_graph{};      ///< the child's operations and tensors
-  std::vector<sub_graph_way> ways{};  ///< at least one
+  std::vector<sub_graph_way> ways{};  ///< one or more ways
 };
 
 /// Builds the `level_problem` of one level, and translates its schedules back: the forwards of the children in turn,
@@ -150,7 +150,7 @@ class level_builder {
     std::uint32_t child = none;  // none: take or turn
     bool backward = false;
     bool backward_again = false;        // a backward that may run twice, though not in the level
-    std::vector<std::uint32_t> ways{};  // of a forward: what its variants mean; none: for others alone
+    std::vector<std::uint32_t> ways{};  // the way that each variant of a forward means; none: for others alone
   };
 
   // A sum to which a child adds and which it then reads is complete with that child: for the level, the child reads it
@@ -399,11 +399,11 @@ class level_builder {
   std::span<const level_child> children_;
   level_problem level_;
   std::vector<std::uint32_t> local_;                 // tensor of the step → of the level
-  std::vector<sub_graph_way> fast_;                  // of a child: a forward for others alone
-  std::vector<meaning> meaning_;                     // of a run
-  std::vector<std::vector<std::uint8_t>> effect_;    // of a child's operation: it does more than make what others want
-  std::vector<std::vector<std::uint32_t>> phantom_;  // of a child: way → its phantom, or none
-  std::vector<std::vector<std::uint32_t>> forward_variant_;  // of a child: way → variant of its forward
+  std::vector<sub_graph_way> fast_;                  // each child's forward for others alone
+  std::vector<meaning> meaning_;                     // each run's meaning
+  std::vector<std::vector<std::uint8_t>> effect_;    // whether a child's operation does more than make what others want
+  std::vector<std::vector<std::uint32_t>> phantom_;  // each child's phantoms: way → its phantom, or none
+  std::vector<std::vector<std::uint32_t>> forward_variant_;  // each child's forward variants: way → variant
 };
 
 /// The children of a group of a hierarchy in turn (group 0: the whole graph), each with the way that keeps

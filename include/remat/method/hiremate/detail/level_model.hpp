@@ -81,7 +81,7 @@ struct level_cell {
   std::uint32_t phase = 0, run = 0;
   std::uint32_t memory = none;  ///< column: the memory after the cell
   std::vector<way> ways{};
-  std::vector<std::uint32_t> way_of{};  ///< of a variant: the place of the way that replaces it, or none
+  std::vector<std::uint32_t> way_of{};  ///< the place of the way that replaces each variant, or none
   std::vector<held_tensor> tensors{};
 
   [[nodiscard]] bool is_first() const noexcept { return phase == run; }
@@ -199,7 +199,7 @@ class level_model : phase_model {
       if (const std::uint32_t column = cells_[c].ways[i].column; column != none) x[column] = 1;
       return true;
     };
-    std::vector<std::uint32_t> early(phases_.size(), none);  // of a run: the last variant before the first phase
+    std::vector<std::uint32_t> early(phases_.size(), none);  // each run's last variant before the first phase
     std::uint32_t phase = 0;
     for (const level_problem::choice& choice : without_runs_in_vain(level_, choices)) {
       const bool first = choice.run == phase;
@@ -509,8 +509,8 @@ class level_model : phase_model {
 
   const level_problem& level_;
   level_phases phases_;
-  std::vector<level_cell> cells_;                      // in the order of their events: by phase, then by run
-  std::vector<std::vector<mip_value>> early_writers_;  // of a tensor: the runs before the first phase that write it
+  std::vector<level_cell> cells_;                      // cells in the order of their events: by phase, then by run
+  std::vector<std::vector<mip_value>> early_writers_;  // the runs before the first phase that write each tensor
 };
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -158,8 +158,8 @@ class level_phases {
   /// The alternatives of a run are simple if one other run alone reads them, which takes place once and finds all that
   /// it reads of them in one variant.
   void find_simple_alternatives() {
-    std::vector<std::uint32_t> reader(size(), level_problem::none);  // of the alternatives of a run
-    std::vector<std::uint8_t> is_tangled(size(), 0);                 // of a run: its alternatives are not simple
+    std::vector<std::uint32_t> reader(size(), level_problem::none);  // the run that reads a run's alternatives
+    std::vector<std::uint8_t> is_tangled(size(), 0);                 // whether a run's alternatives are not simple
     const auto check_pair = [&](std::uint32_t w, std::uint32_t x, std::uint32_t y) {
       for (std::uint32_t p = 0; p < variants(w).size(); ++p)
         if (is_allowed(w, p) && contains(variants(w)[p].writes, x) != contains(variants(w)[p].writes, y))
@@ -260,13 +260,13 @@ class level_phases {
   level_writers writers_;
   std::int64_t budget_;
   std::uint32_t again_from_;
-  std::vector<std::vector<std::uint8_t>> first_allowed_, again_allowed_;  // of a run: its variants
+  std::vector<std::vector<std::uint8_t>> first_allowed_, again_allowed_;  // whether each run's variants may be chosen
   bool impossible_ = false;
   double least_time_ = 0;
   std::vector<std::uint8_t> common_;
-  std::vector<std::uint8_t> simple_;                    // of an alternative: see `level_model`
-  std::vector<std::uint64_t> must_stay_;                // of a tensor: an event
-  std::vector<std::vector<std::uint32_t>> last_phase_;  // of a run: its variants
+  std::vector<std::uint8_t> simple_;                    // whether an alternative is simple: see `level_model`
+  std::vector<std::uint64_t> must_stay_;                // the event until which each tensor must stay
+  std::vector<std::vector<std::uint32_t>> last_phase_;  // the last useful phase of each run's variants
   std::uint32_t first_ = 0;
   phase_uses uses_;
 };

@@ -59,7 +59,7 @@ struct level_problem {
   /// A forward or a backward of a sub-graph, with all its variants.
   struct run {
     bool again = false;               ///< the run may take place any number of times after its first
-    std::vector<variant> variants{};  ///< at least one
+    std::vector<variant> variants{};  ///< one or more variants
   };
   /// One entry of a schedule: a run takes place in one of its variants.
   struct choice {
@@ -68,8 +68,8 @@ struct level_problem {
     friend bool operator==(const choice&, const choice&) = default;
   };
 
-  std::vector<std::int64_t> bytes{};     ///< of each tensor
-  std::vector<run> runs{};               ///< in a topological order
+  std::vector<std::int64_t> bytes{};     ///< the bytes of each tensor
+  std::vector<run> runs{};               ///< all runs, in a topological order
   std::vector<std::uint32_t> outputs{};  ///< tensors that must be resident at the end, ascending
 
   /// The number of variants of all runs.

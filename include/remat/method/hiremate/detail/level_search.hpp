@@ -25,15 +25,15 @@ namespace REMAT_NAMESPACE::detail {
 
 /// Options of `search_level`.
 struct level_search_options {
-  std::uint32_t prices = 10;  ///< of saved bytes that are tried
-  std::uint32_t rounds = 2;   ///< over all children, trying the ways next to the chosen one
+  std::uint32_t prices = 10;  ///< prices of saved bytes that are tried
+  std::uint32_t rounds = 2;   ///< rounds over all children, trying the ways next to the chosen one
   bool escalate = true;       ///< try harder for the ways that a price gives
 };
 
 /// The best schedule that `search_level` has found.
 struct level_search_result {
   std::optional<schedule> plan{};                         ///< legal and within the budget; none: none was found
-  double time = std::numeric_limits<double>::infinity();  ///< of the plan
+  double time = std::numeric_limits<double>::infinity();  ///< the plan's time
   std::vector<level_problem::choice> choices{};           ///< the schedule of the level that expands to the plan
   std::size_t problems = 0;                               ///< problems that were solved
 };
@@ -43,7 +43,7 @@ using level_expansion = std::function<schedule(std::span<const level_problem::ch
 
 namespace level_search {
 
-using chosen_ways = std::vector<std::uint32_t>;  // of each child
+using chosen_ways = std::vector<std::uint32_t>;  // each child's way
 
 class searcher {
  public:

@@ -28,23 +28,23 @@ namespace REMAT_NAMESPACE::detail {
 struct sub_graph_segment {
   std::uint32_t forward_end = 0;          ///< one past the last forward operation
   std::vector<std::uint32_t> backward{};  ///< ascending
-  std::vector<stage_way> ways{};          ///< beside the one that runs every operation once; may be empty
+  std::vector<stage_way> ways{};          ///< ways beside the one that runs every operation once; may be empty
 };
 
 /// How `find_chain_ways` searches.
 struct sub_graph_chain_search {
   std::uint32_t slots = 120;     ///< `chain_program_options::slots`
   std::uint32_t turns = 6;       ///< differences between peak and save budget, a table each; at least 1
-  std::size_t max_ways = 12;     ///< of the sub-graph
-  std::size_t max_stages = 100;  ///< of a chain
+  std::size_t max_ways = 12;     ///< most ways of the sub-graph
+  std::size_t max_stages = 100;  ///< most stages of a chain
 };
 
 /// The result of `find_chain_ways`.
 struct sub_graph_chain_result {
   std::vector<sub_graph_way> ways{};  ///< Pareto-optimal ones, by falling saved bytes; the first keeps everything
-  std::size_t tables = 0;             ///< that were filled
+  std::size_t tables = 0;             ///< tables that were filled
   std::size_t refused = 0;            ///< tables larger than `chain_program_options::table_bytes`
-  std::size_t stages = 0;             ///< of the longest chain
+  std::size_t stages = 0;             ///< the longest chain's stages
   std::size_t unmatched = 0;          ///< stages that could not use the ways of their segment
   bool whole = true;                  ///< no limit of the clock ended the search
 };

@@ -36,8 +36,8 @@ enum class chain_source : std::uint8_t {
 
 /// What happened to the chains of one source.
 struct chain_counts {
-  std::size_t chains = 0;          ///< of the source
-  std::size_t with_ways = 0;       ///< of these, solved with the ways of their stages
+  std::size_t chains = 0;          ///< the source's chains
+  std::size_t with_ways = 0;       ///< chains solved with the ways of their stages
   std::size_t left = 0;            ///< not solved with ways: a limit came before
   std::size_t refused = 0;         ///< not solved with ways: `chain_effort`
   std::size_t tables_refused = 0;  ///< tables of chains that are too large
@@ -205,7 +205,7 @@ class hierarchy_chains {
     std::vector<std::size_t> stages{};  // indices of stages_
     stage_order order = stage_order::listed;
     bool with_ways = false;
-    double time = 0;  // of the best schedule
+    double time = 0;  // the best schedule's time
   };
 
   /// Chains whose stages are given ways together.
@@ -213,7 +213,7 @@ class hierarchy_chains {
     std::vector<std::size_t> chains{};
     way_effort fresh{};
     std::vector<divided_sub_graph> wanted{};
-    std::vector<std::size_t> stages{};  // of `wanted`
+    std::vector<std::size_t> stages{};  // the stages of `wanted`
   };
 
   [[nodiscard]] std::size_t line_index(const forward_line& line) {
@@ -277,7 +277,7 @@ class hierarchy_chains {
                std::binary_search(finer.cuts.begin(), finer.cuts.end(), at);
       };
       if (!has(begin) || !has(end)) continue;
-      const auto index_of = [&](std::uint32_t at) {  // of the stage that begins there
+      const auto index_of = [&](std::uint32_t at) {  // the index of the stage that begins there
         return static_cast<std::size_t>(std::upper_bound(finer.cuts.begin(), finer.cuts.end(), at) -
                                         finer.cuts.begin());
       };

@@ -182,7 +182,7 @@ class search {
   struct top_level {
     std::size_t of = 0;  // candidate
     std::vector<level_child> children{};
-    std::vector<level_problem::choice> choices{};  // of the best schedule
+    std::vector<level_problem::choice> choices{};  // the best schedule's choices
     double time = infinite;
   };
 
@@ -397,7 +397,7 @@ class search {
   run_clock& clock_;
   solution& best_;
   sub_graph_search groups_;
-  sub_graph_search stages_;  // for the stages of chains
+  sub_graph_search stages_;  // the search for the stages of chains
   left_out left_out_{};
   std::vector<top_level> tops_{};
 };

@@ -29,21 +29,21 @@ namespace REMAT_NAMESPACE::detail {
 /// A sub-graph whose ways are wanted.
 struct divided_sub_graph {
   detail::sub_graph sub_graph{};        ///< operations and tensors
-  std::vector<level_child> children{};  ///< with their ways; empty: not divided
+  std::vector<level_child> children{};  ///< its children with their ways; empty: not divided
 };
 
 /// How `find_sub_graph_ways` searches.
 struct sub_graph_search {
   std::uint32_t peaks = 3;        ///< `way_search::peaks`
-  std::size_t max_ways = 12;      ///< of a sub-graph
+  std::size_t max_ways = 12;      ///< most ways of a sub-graph
   std::uint64_t moves = 4000;     ///< `way_search::moves`
   sub_method_rule rule{};         ///< empty: `default_sub_methods`
-  sub_graph_solver own_solver{};  ///< if not empty, takes the place of all methods
+  sub_graph_solver own_solver{};  ///< if not empty, it takes the place of all methods
   /// Solves H-ILP, on several threads at once. Without it, or if the sub-graph is not divided, `rotor` takes the place
   /// of `h_ilp`.
   std::optional<mip_backend_ref> backend{};
-  double max_columns = 6'000;  ///< of an integer program
-  std::uint64_t nodes = 100;   ///< of an integer program
+  double max_columns = 6'000;  ///< most columns of an integer program
+  std::uint64_t nodes = 100;   ///< most nodes of an integer program
   /// Ways are looked up in it, and those that no limit cut short are added to it. Null: no cache. It does not tell
   /// different solvers, backends or divisions of a sub-graph apart.
   std::shared_ptr<way_cache> cache{};
@@ -51,14 +51,14 @@ struct sub_graph_search {
 
 /// The ways of several sub-graphs.
 struct sub_graph_table {
-  std::vector<std::vector<sub_graph_way>> ways{};  ///< of a sub-graph, in its own indices, by falling saved bytes
+  std::vector<std::vector<sub_graph_way>> ways{};  ///< each sub-graph's ways in its own indices, by falling saved bytes
   std::size_t distinct = 0;                        ///< sub-graphs that differ by more than names and times
-  std::size_t reused = 0;                          ///< of these, known from the cache
+  std::size_t reused = 0;                          ///< distinct sub-graphs known from the cache
   std::size_t solves = 0;                          ///< problems of sub-graphs that were solved, tables included
-  std::size_t proven = 0;                          ///< of these, solved to a proven optimum or proven infeasible
-  std::size_t tables = 0;                          ///< of the solves, tables of Rotor's program
+  std::size_t proven = 0;                          ///< solves with a proven optimum, or proven infeasible
+  std::size_t tables = 0;                          ///< tables of Rotor's program among the solves
   std::size_t tables_refused = 0;                  ///< tables larger than `chain_program_options::table_bytes`
-  std::size_t programs = 0;                        ///< of the solves, integer programs
+  std::size_t programs = 0;                        ///< integer programs among the solves
   std::size_t refused = 0;                         ///< integer programs not begun: `max_columns`, or the work left
   /// Distinct sub-graphs whose search a limit ended early. If `find_ways` ends early for one of those that it
   /// solves by one method, all of these count.
@@ -457,9 +457,9 @@ class finder {
   run_clock& clock_;
   sub_graph_classes classes_;
   std::map<sub_method, std::vector<std::uint32_t>> by_method_{};  // classes
-  std::vector<std::vector<sub_method>> methods_{};                // of a class that is to be solved
-  std::vector<std::vector<sub_graph_way>> found_{};               // of a class
-  std::vector<std::uint8_t> whole_{};                             // of a class: no limit ended its search
+  std::vector<std::vector<sub_method>> methods_{};                // the methods of each class that is to be solved
+  std::vector<std::vector<sub_graph_way>> found_{};               // each class's ways
+  std::vector<std::uint8_t> whole_{};                             // whether no limit ended a class's search
   std::atomic<std::size_t> programs_{0}, refused_{0}, programs_left_{0};
   sub_graph_table out_{};
 };

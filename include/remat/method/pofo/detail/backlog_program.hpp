@@ -59,7 +59,7 @@ class backlog_program {
  public:
   /// One way to run the chain with copies.
   struct plan {
-    double time = 0;                     ///< as the program counts it
+    double time = 0;                     ///< the time as the program counts it
     std::uint32_t state = 0, stage = 0;  ///< the last state, and the stage before which it stands
     std::int64_t rest = -1;              ///< slots of the table's schedule for the rest; negative: there is no rest
   };
@@ -140,7 +140,7 @@ class backlog_program {
     double time = 0, out = 0, back = 0;
     std::int64_t kept = 0, host = 0;
     std::int64_t input = 0;              // bytes of the input of the next stage, with what was kept with it
-    std::int64_t slots = 0;              // of the schedule for the backward of a range that keeps nothing
+    std::int64_t slots = 0;              // slots of the schedule for the backward of a range that keeps nothing
     std::uint32_t from = 0, behind = 0;  // the stages [from, behind) came last
     std::uint32_t parent = 0;            // the state before stage `from`
     bool whole = false;                  // stage `from` is kept whole
@@ -151,7 +151,7 @@ class backlog_program {
   };
   struct stage_states {
     std::vector<state> states;
-    std::unordered_map<std::uint64_t, std::uint32_t> cells;  // of nearly equal sizes → state
+    std::unordered_map<std::uint64_t, std::uint32_t> cells;  // cell of nearly equal sizes → state
   };
 
   static void append(std::vector<chain_step>& out, const std::vector<chain_step>& more) {
@@ -250,7 +250,7 @@ class backlog_program {
       const double least = sums_.least[j - 1] - sums_.least[i - 1];
       const auto free = static_cast<double>(room_ - now.kept - now.input - sums_.made_behind(j, sizes_.length));
       double shown = -1;
-      for (const bool waits : {false, true}) {  // for the copies that have to be back, before the backward begins
+      for (const bool waits : {false, true}) {  // whether the backward first waits for the copies that have to be back
         if (waits && now.back == 0) continue;
         const std::int64_t slots = slots_within(waits ? free : free - terms_.charged * now.back);
         const double lost = table_.at(i, j - 1, slots);
@@ -296,7 +296,7 @@ class backlog_program {
   /// A new state before stage i.
   void offer(std::uint32_t i, const state& s) {
     if (s.time + (i <= sizes_.length ? least_from(i) : 0) > terms_.max_time) return;
-    constexpr double cells = 48;  // of the budget
+    constexpr double cells = 48;  // the budget's cells
     const double scale = cells / (static_cast<double>(room_) + 1);
     const auto cell = [&](double bytes) { return static_cast<std::uint64_t>(std::min(bytes * scale, 1023.0)); };
     const std::uint64_t key = ((cell(static_cast<double>(s.kept)) * 1024 + cell(s.out)) * 1024 + cell(s.back)) * 1024 +
@@ -337,7 +337,7 @@ class backlog_program {
 
   const chain_program& program_;
   const slot_table& table_;
-  sized_chain sizes_;  // in bytes
+  sized_chain sizes_;  // sizes in bytes
   excess_bound sums_;
   terms terms_;
   std::int64_t room_;  // bytes beside what always stands

@@ -199,7 +199,7 @@ class chain_copies {
     return h;
   }
 
-  static constexpr float goes_first = 1e20F;  // above all products of times and bytes
+  static constexpr float goes_first = 1e20F;  // a factor above all products of times and bytes
 
   const problem& p_;
   const pofo_options& options_;

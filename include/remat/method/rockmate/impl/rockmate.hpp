@@ -96,15 +96,15 @@ class chain_search {
     cut_list cuts{};
     bool with_ways = false;
     schedule plan{};
-    double time = 0;  // of the plan
+    double time = 0;  // the plan's time
   };
   /// The blocks of a chain that `find_ways` can solve.
   struct block_list {
     std::vector<sub_graph> sub_graphs{};
-    std::vector<std::uint32_t> stages{};  // of the sub-graphs
-    std::uint32_t length = 0;             // of the chain
+    std::vector<std::uint32_t> stages{};  // the sub-graphs' stages
+    std::uint32_t length = 0;             // the chain's length
     std::set<std::uint64_t> fresh{};      // fingerprints that no chain before had
-    way_effort effort{};                  // of the fresh ones
+    way_effort effort{};                  // the effort of the fresh ones
   };
   /// Chains whose blocks are given ways together.
   struct chain_group {
@@ -321,7 +321,7 @@ class chain_search {
   std::vector<candidate> candidates_{};
   std::size_t chains_ = 0, chains_with_ways_ = 0, chains_refused_ = 0, tables_refused_ = 0;
   std::size_t blocks_ = 0, distinct_ = 0, solves_ = 0, ways_found_ = 0, ways_kept_ = 0;
-  figures of_best_{};               // of the chain of the best schedule
+  figures of_best_{};               // the figures of the best schedule's chain
   std::set<std::uint64_t> seen_{};  // fingerprints of the blocks that have been given ways
   std::uint64_t effort_ = 0;
 };

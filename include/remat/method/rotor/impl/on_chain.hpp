@@ -217,9 +217,9 @@ class chain_search {
   const rotor_options& options_;
   run_clock& clock_;
   chain_solution& best_;
-  sized_chain sizes_;                    // in bytes
-  std::optional<chain_solution> start_;  // once it has been looked for
-  std::string_view form_ = slots_form;   // of the best schedule
+  sized_chain sizes_;                    // sizes in bytes
+  std::optional<chain_solution> start_;  // the closed form, once it has been looked for
+  std::string_view form_ = slots_form;   // the best schedule's form
   stop_reason stopped_ = stop_reason::none;
 };
 

@@ -147,10 +147,10 @@ class graph_search {
   run_clock& clock_;
   solution& best_;
   double max_memory_ = chain_search_options{}.max_memory;
-  std::array<std::vector<candidate>, 2> found_{};  // by the way of counting; fastest first
+  std::array<std::vector<candidate>, 2> found_{};  // one list for each way of counting; fastest first
   std::size_t lines_ = 0;
   std::uint64_t chains_ = 0, tables_refused_ = 0;
-  figures of_best_{};  // of the chain of the best schedule
+  figures of_best_{};  // the figures of the best schedule's chain
 };
 
 }  // namespace REMAT_NAMESPACE::detail::on_graph

@@ -90,7 +90,7 @@ class separator_recursion {
     }
     for (const std::uint32_t t : graph_.inputs[peak_operation]) idles[t] = 0;
     for (const std::uint32_t t : graph_.outputs[peak_operation]) idles[t] = 0;
-    std::vector<std::size_t> next_read(graph_.num_tensors, length);  // after the peak
+    std::vector<std::size_t> next_read(graph_.num_tensors, length);  // each tensor's next read after the peak
     for (std::size_t i = length; i-- > at.peak_step + 1;)
       if (!plan.steps[i].is_free())
         for (const std::uint32_t t : graph_.inputs[index(plan.steps[i].operation())]) next_read[t] = i;
@@ -104,7 +104,7 @@ class separator_recursion {
       if (rule == hold_rule::cheapest)
         rank *= graph_.time[graph_.producers[t][0]] / static_cast<double>(next_read[t] - at.peak_step);
       else if (hold_kind_[t] != until_last_reader)
-        rank += 1;  // after all others, whose ranks are at most 1
+        rank += 1;  // it goes after all others, whose ranks are at most 1
       idle.emplace_back(rank, t);
     }
     std::sort(idle.begin(), idle.end());
@@ -146,7 +146,7 @@ class separator_recursion {
     std::vector<std::uint32_t> here;     // needed operations that are not below the node, one by one
     std::vector<std::uint32_t> in_part;  // targets below the node, ascending
     std::vector<std::uint32_t> parts;    // the children of the node that hold them
-    std::vector<hold> holds;             // by their first call
+    std::vector<hold> holds;             // the holds, by their first call
     std::vector<std::pair<std::uint32_t, std::uint32_t>> ends;  // last call of a hold, tensor; ascending
 
     [[nodiscard]] std::uint32_t calls() const noexcept {
@@ -537,13 +537,13 @@ class separator_recursion {
   double time_ = 0, longest_ = 0;
   run_clock* clock_ = nullptr;
   bool stopped_ = false;
-  std::size_t steps_ = 0;  // since the last poll
+  std::size_t steps_ = 0;  // steps since the last poll
   std::size_t held_less_ = 0;
   std::uint32_t nested_ = 0, deepest_ = 0;
   std::uint32_t conflict_ = none;
   std::vector<std::uint8_t> there_, done_, kept_, hold_kind_;
   std::vector<std::uint32_t> ran_at_, allocation_, written_, held_, uses_, trial_, trial_uses_, wanted_, computes_;
-  std::vector<std::uint32_t> held_here_, hold_of_, in_closure_;  // of the node that is being taken apart
+  std::vector<std::uint32_t> held_here_, hold_of_, in_closure_;  // tables of the node that is being taken apart
   std::uint32_t stamp_ = 0, trial_stamp_ = 0, closure_ = 0;
 };
 

@@ -164,10 +164,10 @@ inline constexpr double exponents[] = {0.25, 0.5, 0.0, 1.0};
 
 /// Shares of the budget for the recursions of one separator tree; two sets, by turns.
 inline constexpr double shares[2][4] = {{1.0, 0.7, 0.4, 0.0}, {0.85, 0.55, 0.25, 0.1}};
-inline constexpr std::uint32_t max_attempts = 100;                     ///< by default
-inline constexpr std::uint64_t max_work = 1'000'000;                   ///< by default, after one tree of each kind
+inline constexpr std::uint32_t max_attempts = 100;                     ///< separator trees by default
+inline constexpr std::uint64_t max_work = 1'000'000;                   ///< work by default, after one tree of each kind
 inline constexpr std::uint32_t max_attempts_in_need = 3 * tree_kinds;  ///< separator trees while there is no schedule
-inline constexpr std::uint32_t max_runs = 24;  ///< of one recursion, with fewer tensors held each time
+inline constexpr std::uint32_t max_runs = 24;  ///< most runs of one recursion, with fewer tensors held each time
 /// A recursion is given up at this multiple of the needed time; `_in_need`: while there is no schedule.
 inline constexpr double longest = 8;
 inline constexpr double longest_in_need = 64;
@@ -398,12 +398,12 @@ class tree_search {
   run_clock& clock_;
   solution& best_;
   undirected_graph graph_;
-  origin origin_;              // of the best schedule
+  origin origin_;              // the best schedule's origin
   std::vector<trial> trials_;  // one for each separator tree
   std::vector<std::uint64_t> seen_;
   std::optional<tree_decomposition> narrowest_;
   origin from_narrowest_;
-  std::optional<schedule> nearest_;  // over the budget
+  std::optional<schedule> nearest_;  // the schedule over the budget that is nearest to it
   std::int64_t nearest_peak_ = 0;
 };
 

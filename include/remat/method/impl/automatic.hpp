@@ -163,17 +163,17 @@ class portfolio_solve {
     begin_with_closed_form();
     stopped_ = clock.poll();
     // Each part has a share of what the parts before it left of the limits; most end long before.
-    if (stopped_ != stop_reason::none || pool_.prove(clock.limits(0.06))) return;
-    run_part(clock, 0.02, no_remat);
-    // It ends early but on large graphs and under tight budgets. Half of it is not enough for a schedule there.
-    run_part(clock, best().plan ? 0.25 : 0.5, evict);
+    if (stopped_ != stop_reason::none || pool_.prove(clock.limits(first_shares::bound))) return;
+    run_part(clock, first_shares::listed_order, no_remat);
+    run_part(clock, best().plan ? first_shares::eviction : first_shares::first_schedule, evict);
     const bool has_plan = best().plan.has_value();
     if (!has_plan) find_any_plan(clock);
     refining_.gap = gap_;
     steps_.emplace(pool_, refining_);
     add_parts(steps_->parts(), !has_plan);
     // On large graphs, holding on to what the bound's moment keeps gains most, and each eviction takes long.
-    refine_for(clock, size() > graph_sizes::quick_eviction ? 0.6 : 0.15, [&](run_clock& own) {
+    const bool is_large = size() > graph_sizes::quick_eviction;
+    refine_for(clock, is_large ? first_shares::large_refinement : first_shares::refinement, [&](run_clock& own) {
       steps_->open(own);
       solution found = best();
       found.statistics.seconds = own.seconds();
@@ -185,13 +185,13 @@ class portfolio_solve {
   /// The parts that end by themselves, until one has a schedule. If their shares were too small, as on a machine with
   /// much else to do, the likeliest ones get more.
   void find_any_plan(run_clock& clock) {
-    run_part(clock, 0.07, twremat);
-    run_part(clock, 0.03, no_remat, {.reorder = true});
-    run_part(clock, 0.02, chen_greedy);
-    run_part(clock, 0.02, chen_sqrt);
-    run_part(clock, 0.02, revolve);
-    if (!best().plan) run_part(clock, 0.4, evict);
-    if (!best().plan) run_part(clock, 0.4, twremat);
+    run_part(clock, first_shares::twremat, twremat);
+    run_part(clock, first_shares::reordered, no_remat, {.reorder = true});
+    run_part(clock, first_shares::closed_form, chen_greedy);
+    run_part(clock, first_shares::closed_form, chen_sqrt);
+    run_part(clock, first_shares::closed_form, revolve);
+    if (!best().plan) run_part(clock, first_shares::second_try, evict);
+    if (!best().plan) run_part(clock, first_shares::second_try, twremat);
   }
 
   void run_last_parts(run_clock& clock) {
@@ -453,10 +453,6 @@ class frontier_search {
   std::vector<budget_solve> solves_;   // one solve for each budget
 };
 
-// The share of recomputation alone in what is left: most if its first parts end far from its own bound. Near the least
-// memory the others need one long turn, and copies over a slow link do not make up for a poor start.
-inline constexpr double share_after_good_start = 0.15, share_after_poor_start = 0.5, gap_of_good_start = 0.02;
-
 /// With a link: recomputation alone, by all parts; `pofo` on small graphs; then `offload` for the rest of the
 /// limits.
 [[nodiscard]] inline solution solve_with_link(std::optional<mip_backend_ref> backend, const problem& p,
@@ -473,13 +469,14 @@ inline constexpr double share_after_good_start = 0.15, share_after_poor_start = 
   stop_reason stopped = stop_reason::none;
   const auto solve_all = [&] {
     if (!settled_by_listed_order(p, best, automatic_solver::name)) {
-      run_clock first = clock.part(0.12, "recomputation alone");
+      run_clock first = clock.part(link_shares::opening_alone, "recomputation alone");
       automatic_options recomputing = options;
       recomputing.gap = std::max(options.gap, 0.002);  // where copies help at all, they gain more
       portfolio_solve all(p.without_link(), recomputing, make_way_cache(), backend);
       all.open(first);
-      const bool is_poor = all.best().plan && !all.best().is_within(gap_of_good_start);
-      run_clock alone = clock.part(is_poor ? share_after_poor_start : share_after_good_start, "recomputation alone");
+      const bool is_poor = all.best().plan && !all.best().is_within(link_shares::good_start);
+      run_clock alone =
+          clock.part(is_poor ? link_shares::alone_poor_start : link_shares::alone_good_start, "recomputation alone");
       all.go_on(alone);
       solution s = all.finish(alone);
       failures = all.failures();
@@ -488,7 +485,7 @@ inline constexpr double share_after_good_start = 0.15, share_after_poor_start = 
       copying.gap = options.gap;
       if (s.plan) copying.starts.push_back(std::move(*s.plan));
       if (p.graph().num_operations <= graph_sizes::pofo) {
-        s = solve_part(clock, 0.1, pofo, p, {.gap = options.gap});
+        s = solve_part(clock, link_shares::pofo, pofo, p, {.gap = options.gap});
         take_bound(best, s);
         take(s, by_part(automatic_solver::name, s.by));
         if (s.plan) copying.starts.push_back(std::move(*s.plan));

@@ -28,6 +28,7 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/impl/copying_eviction.hpp"
 #include "remat/method/refined.hpp"
+#include "remat/portfolio/detail/shares.hpp"
 #include "remat/problem/detail/problem_bytes.hpp"
 #include "remat/refine/detail/copy_operations.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
@@ -72,7 +73,6 @@ class copy_search {
     double time = std::numeric_limits<double>::infinity();  // … and its time
     bool ended = false;                                     // refinement does no more for it
   };
-  static constexpr double scan_share = 0.25, one_share = 0.25, refined_share = 0.4;
   static constexpr std::string_view listed_order_name = "listed", start_name = "start";
 
   [[nodiscard]] bool is_over() {
@@ -119,7 +119,7 @@ class copy_search {
 
   /// Eviction that drops or copies.
   void evict_with_link() {
-    run_clock part = clock_.part(scan_share, evict_solver::name);
+    run_clock part = clock_.part(link_shares::scan, evict_solver::name);
     copy_states states(p_, options_.refined_candidates, part, best_, offload_solver::name);
     run_copying_eviction(p_, floor_, {}, part, best_, states, evict_solver::name);
     for (const auto& [time, state] : states.entries()) {
@@ -133,7 +133,7 @@ class copy_search {
 
   /// Recomputation for the budget itself, and for larger ones.
   void scan_budgets() {
-    run_clock part = clock_.part(scan_share, evict_solver::name);
+    run_clock part = clock_.part(link_shares::scan, evict_solver::name);
     const auto peak = static_cast<double>(p_.graph().baseline_peak), least = static_cast<double>(p_.budget());
     for (std::uint32_t i = 0; i < options_.budgets && !best_.is_within(options_.gap) && !part.should_stop(); ++i) {
       const double f = static_cast<double>(i) / options_.budgets;
@@ -144,7 +144,7 @@ class copy_search {
 
   /// What the bound's choice has on the host, for several problems that are somewhat harder.
   void scan_choices() {
-    run_clock part = clock_.part(scan_share, evict_solver::name);
+    run_clock part = clock_.part(link_shares::scan, evict_solver::name);
     std::vector<std::vector<tensor_id>> seen;
     for (const double room : {1.0, 0.97, 0.94, 0.9, 0.85, 0.8})
       for (const double speed : {1.0, 0.85, 0.7}) {
@@ -178,7 +178,7 @@ class copy_search {
     evict_options evicting;
     evicting.insist = insist;
     evicting.keep = std::move(keep_resident);
-    solution s = solve_part(part, one_share, evict, c.instance->instance, std::move(evicting));
+    solution s = solve_part(part, link_shares::one_candidate, evict, c.instance->instance, std::move(evicting));
     if (!s.plan) return;
     try_schedule(c, *s.plan, evict_solver::name);
     c.starts.push_back(std::move(*s.plan));
@@ -201,7 +201,7 @@ class copy_search {
 
   /// Refines recomputation in slices: of all candidates, then of the better half of those that can gain, and so on.
   void refine_candidates() {
-    run_clock whole = clock_.part(refined_share, refined_solver::name);
+    run_clock whole = clock_.part(link_shares::candidates, refined_solver::name);
     std::size_t width = candidates_.size();
     for (std::uint64_t round = 0; width > 0 && !is_over() && !whole.should_stop(); ++round) {
       std::vector<candidate*> open;

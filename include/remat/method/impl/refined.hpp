@@ -20,6 +20,7 @@
 #include "remat/method/impl/copying_eviction.hpp"
 #include "remat/method/impl/refinement_steps.hpp"
 #include "remat/portfolio/detail/pool.hpp"
+#include "remat/portfolio/detail/shares.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/detail/run_to_end.hpp"
@@ -29,8 +30,6 @@ namespace REMAT_NAMESPACE {
 namespace detail::refined_solve {
 
 inline constexpr std::size_t num_starts = 4;  // the search's starts
-inline constexpr double eviction_share = 0.25, share_alone = 0.3;
-inline constexpr double near_bound = 0.003;  // a gap that the search closes by itself
 
 /// With a link: eviction that drops or copies, then the search that changes recomputation and copies together.
 inline stop_reason refine_with_copies(const problem& p, const refined_options& options, run_clock& clock,
@@ -42,13 +41,13 @@ inline stop_reason refine_with_copies(const problem& p, const refined_options& o
   for (const schedule& s : options.starts) states.place(computes_of(s), {}, "start");
   if (best.is_within(options.gap)) return clock.poll();
   {
-    run_clock part = clock.part(eviction_share, evict_solver::name);
+    run_clock part = clock.part(link_shares::eviction, evict_solver::name);
     run_copying_eviction(p, floor, {}, part, best, states, evict_solver::name);
   }
-  if (!best.is_within(std::max(options.gap, near_bound))) {
+  if (!best.is_within(std::max(options.gap, part_gaps::left_to_search))) {
     refined_options alone = options;
     for (const auto& [time, state] : states.entries()) alone.starts.push_back(schedule_computes(p, state.computes));
-    const solution s = solve_part(clock, share_alone, refined, p.without_link(), std::move(alone));
+    const solution s = solve_part(clock, link_shares::refined_alone, refined, p.without_link(), std::move(alone));
     if (s.plan) states.place(computes_of(*s.plan), {}, "alone");
   }
   anneal_copies(p, states.states(), options.gap, clock, best, refined_solver::name);

@@ -50,6 +50,35 @@ struct opening_shares {
   static constexpr double refinement = 0.15;     ///< the first refinement
 };
 
+/// Shares of what is left of the limits for what `auto` runs one after the other, before its parts race. Most end long
+/// before that.
+struct first_shares {
+  static constexpr double bound = 0.06;          ///< the bound of its own
+  static constexpr double listed_order = 0.02;   ///< `no_remat`
+  static constexpr double eviction = 0.25;       ///< `evict`, if there is a schedule
+  static constexpr double first_schedule = 0.5;  ///< `evict`, if there is none; less is too little on large graphs
+  static constexpr double twremat = 0.07;        ///< `twremat`, if `evict` has found none
+  static constexpr double reordered = 0.03;      ///< `no_remat` in another order
+  static constexpr double closed_form = 0.02;    ///< each of `chen_greedy`, `chen_sqrt` and `revolve`
+  static constexpr double second_try = 0.4;      ///< `evict` and `twremat` again, as on a machine with much else to do
+  static constexpr double refinement = 0.15;     ///< the opening of `refined`
+  static constexpr double large_refinement = 0.6;  ///< … on graphs beyond `graph_sizes::quick_eviction`
+};
+
+/// Shares of what is left of the limits with a link to the host (docs/offload.md).
+struct link_shares {
+  static constexpr double opening_alone = 0.12;     ///< `auto`: the first parts of recomputation alone
+  static constexpr double alone_good_start = 0.15;  ///< `auto`: the other ones, if the first come near their own bound
+  static constexpr double alone_poor_start = 0.5;   ///< `auto`: the other ones, if not: they need one long turn
+  static constexpr double good_start = 0.02;        ///< a gap: near the bound of recomputation alone
+  static constexpr double pofo = 0.1;               ///< `auto`: `pofo` on small graphs
+  static constexpr double eviction = 0.25;          ///< `refined`: eviction that drops or copies
+  static constexpr double refined_alone = 0.3;      ///< `refined`: recomputation alone
+  static constexpr double scan = 0.25;              ///< `offload`: each way to find candidates
+  static constexpr double one_candidate = 0.25;     ///< `offload`: one eviction of such a way
+  static constexpr double candidates = 0.4;         ///< `offload`: the refinement of all candidates
+};
+
 /// Most moments of a chain.
 inline constexpr std::uint32_t most_chain_moments = 48;
 /// Most schedules from which annealing starts, and from which windows are annealed.

@@ -15,7 +15,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -26,13 +25,10 @@
 #include "command_line.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/io/training_graph_json.hpp"
-#include "remat/method/automatic.hpp"
-#include "remat/method/chen.hpp"
-#include "remat/method/evict.hpp"
-#include "remat/method/no_remat.hpp"
-#include "remat/method/refined.hpp"
-#include "remat/method/revolve.hpp"
-#include "remat/method/rotor.hpp"
+#include "remat/method/registry.hpp"
+#include "remat/mip/branch_and_bound.hpp"
+#include "remat/solver/concepts.hpp"
+#include "remat/solver/frontier.hpp"
 #include "support/csv.hpp"
 
 namespace {
@@ -104,28 +100,22 @@ int run(int argc, char** argv) {
                           "the bound of tests/data/peers, as CSV; at the end, what the rows come to.");
   app.number("--seconds", seconds, "The limit of each solve", 0.0, 1e6);
   app.number("--threads", threads, "Threads of each solve; 0: all cores");
-  app.list("--solvers", solvers, "Solvers", "NAME,…",
-           {"no_remat", "chen_sqrt", "chen_greedy", "revolve", "rotor", "evict", "refined", "auto"});
+  std::map<std::string, problem_solver> known;
+  std::vector<std::string> names;
+  for_each_solver(branch_and_bound, [&]<class Row>(const Row& row) {
+    if (row.traits.domain == solver_domain::with_link) return;
+    typename Row::options_type options;
+    if constexpr (requires { options.gap; }) options.gap = 0;
+    names.emplace_back(row.name);
+    known.emplace(row.name, detail::solve_with(row.solver, options));
+  });
+  app.list("--solvers", solvers, "Solvers", "NAME,…", names);
   app.text("--graph", only, "One bundled graph alone, such as vgg16-b64-224; without it, all", "NAME");
   app.number("--fraction", only_fraction, "One budget alone, a part of the peak; 0: all", 0.0, 1.0);
   if (!app.read(argc, argv)) return 0;
   run_control run;
   run.threads = threads;
   run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
-  const auto with_run = [&](auto options) {
-    options.run = run;
-    return options;
-  };
-  const std::map<std::string, std::function<solution(const problem&)>> known{
-      {"no_remat", [&](const problem& p) { return no_remat(p, with_run(no_remat_options{})); }},
-      {"chen_sqrt", [&](const problem& p) { return chen_sqrt(p, with_run(chen_sqrt_solver::options_type{})); }},
-      {"chen_greedy", [&](const problem& p) { return chen_greedy(p, with_run(chen_greedy_solver::options_type{})); }},
-      {"revolve", [&](const problem& p) { return revolve(p, with_run(revolve_solver::options_type{})); }},
-      {"rotor", [&](const problem& p) { return rotor(p, with_run(rotor_solver::options_type{})); }},
-      {"evict", [&](const problem& p) { return evict(p, with_run(evict_options{})); }},
-      {"refined", [&](const problem& p) { return refined(p, with_run(refined_options{.gap = 0})); }},
-      {"auto", [&](const problem& p) { return automatic(p, with_run(automatic_options{.gap = 0})); }}};
-
   std::map<std::string, problem> read;
   std::map<double, std::vector<double>> gaps, first_gaps;
   std::size_t rows = 0, at_least = 0, known_rows = 0, found = 0, open = 0, fast = 0, reached = 0, proven = 0,
@@ -161,14 +151,14 @@ int run(int argc, char** argv) {
       solution s;
       const auto begin = std::chrono::steady_clock::now();
       double ms = -processor_ms();
-      s = solver->second(p);
+      s = solver->second(p, run);
       ms += processor_ms();
       const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (name == "evict") {
         const problem unproven = p.with_known_bound(p.graph().needed_time);
-        ms = measured([&] { (void)solver->second(unproven); });
+        ms = measured([&] { (void)solver->second(unproven, run); });
       } else if (ms < 50) {
-        ms = std::min(ms, measured([&] { (void)solver->second(p); }));
+        ms = std::min(ms, measured([&] { (void)solver->second(p, run); }));
       }
       const bool infeasible = s.status == solve_status::infeasible;
       const double overhead = s.plan ? s.time / base - 1 : std::numeric_limits<double>::quiet_NaN();

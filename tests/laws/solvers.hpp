@@ -32,13 +32,8 @@ struct law_solver {
 template <class Solver>
 requires solver_for<Solver, problem>
 [[nodiscard]] law_solver law_solver_of(std::string name, const Solver& solver,
-                                       typename Solver::options_type options = {}) {
-  return {std::move(name), std::string(Solver::name),
-          [solver, options = std::move(options)](const problem& p, const run_control& run) {
-            typename Solver::options_type now = options;
-            now.run = run;
-            return solver(p, now);
-          }};
+                                       const typename Solver::options_type& options = {}) {
+  return {std::move(name), std::string(Solver::name), detail::solve_with(solver, options)};
 }
 
 inline constexpr auto checkmate_own = checkmate_with(branch_and_bound);

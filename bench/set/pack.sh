@@ -4,6 +4,10 @@
 # `benchmark_set take` left it, into the checkout: best_known.csv, and schedules.tar.xz. The same schedules give the same
 # bytes.
 set -euo pipefail
+case ${1-} in
+  -h | --help) sed -n '3,5s/^# //p' "$0"; exit 0 ;;
+  -*) echo "pack.sh: $1: expected a folder (--help says more)" >&2; exit 2 ;;
+esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 from=${1-$here/../../build/release/bench/set}
 if [ $# -gt 1 ] || [ ! -f "$from/best_known.csv" ] || [ ! -d "$from/schedules" ]; then

@@ -103,7 +103,7 @@ int run(int argc, char** argv) {
   std::map<std::string, problem_solver> known;
   std::vector<std::string> names;
   for_each_solver(branch_and_bound, [&]<class Row>(const Row& row) {
-    if (row.traits.domain == solver_domain::with_link) return;
+    if (!row.traits.is_for(false)) return;
     typename Row::options_type options;
     if constexpr (requires { options.gap; }) options.gap = 0;
     names.emplace_back(row.name);

@@ -227,9 +227,7 @@ std::vector<named_solver> choose_solvers(const input& in, const arguments& args)
     const auto found =
         std::find_if(in.solvers.begin(), in.solvers.end(), [&](const auto& s) { return s.name == wanted; });
     bool copies = false;
-    for_each_solver([&](const auto& row) {
-      copies = copies || (row.name == wanted && row.traits.domain == remat::solver_domain::with_link);
-    });
+    for_each_solver([&](const auto& row) { copies = copies || (row.name == wanted && !row.traits.is_for(false)); });
     if (found == in.solvers.end() && copies)
       throw usage_error("--solver " + wanted + ": it copies tensors to the host, which needs a link; for instance " +
                         reading::example_link);

@@ -156,18 +156,13 @@ template <class Solver>
 }
 [[nodiscard]] inline best_order program_solver(const remat::no_remat_solver&) { return {}; }
 
-/// True of a solver for such problems.
-[[nodiscard]] constexpr bool is_for(remat::solver_domain domain, bool has_link) {
-  return domain != (has_link ? remat::solver_domain::without_link : remat::solver_domain::with_link);
-}
-
 /// All solvers for a training graph. If the problem has a link to the host, they are those that know copies.
 [[nodiscard]] inline std::vector<named_solver> graph_solvers(
     const remat::problem& p, const graph_solver_options& options = graph_solver_options()) {
   std::vector<named_solver> all;
   const bool has_link = p.link().has_value();
   for_each_solver([&]<class Row>(const Row& row) {
-    if (!is_for(row.traits.domain, has_link)) return;
+    if (!row.traits.is_for(has_link)) return;
     const auto& own = options.of<typename Row::options_type>();
     all.push_back(has_link ? on_graph(program_solver(row.with_copies), p, own)
                            : on_graph(program_solver(row.solver), p, own));

@@ -47,6 +47,7 @@
 #include "remat/io/training_graph_json.hpp"
 #include "remat/mip/command.hpp"
 #include "remat/mip/detail/solution_file.hpp"
+#include "remat/portfolio/detail/pool.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/treewidth/decompose.hpp"
@@ -895,6 +896,39 @@ TEST_CASE("the clock jumps by hours in the middle of a solve") {
         }
     MESSAGE("clock, " << solver.name << ": " << cases << " jumps, " << plans << " schedules");
   }
+}
+
+TEST_CASE("a schedule that is put into a pool while memory runs out has the checker's figures, or is not there") {
+  const problem p = test::within(test::bundled_problem("rk/fno1d"), 0.6);
+  const solution found = evict(p);
+  REQUIRE(found.plan);
+  std::size_t kept = 0, lost = 0;
+  for (const bool whole : {false, true})
+    for (std::uint64_t first = 0;; ++first) {
+      detail::pool known(p);
+      solution copy = found;
+      schedule plan = *found.plan;
+      bool threw = false;
+      failing_allocation window(first);
+      try {
+        if (whole)
+          known.put(copy);
+        else
+          known.put(std::move(plan), "evict");
+      } catch (const std::bad_alloc&) {
+        threw = true;
+      }
+      window.close();
+      if (window.failed() == 0) break;
+      CHECK(threw);
+      ++(known.best().plan ? kept : lost);
+      if (!known.best().plan) continue;
+      const check_report report = check(p, *known.best().plan);
+      CHECK(known.best().time == report.time);
+      CHECK(known.best().peak_bytes == report.peak_bytes);
+    }
+  CHECK(kept > 0);
+  CHECK(lost > 0);
 }
 
 TEST_CASE("the clock jumps by hours while the executor runs and is measured") {

@@ -32,7 +32,7 @@ TEST_CASE("it waits for a schedule near enough, and ends near the bound") {
   CHECK(!part.is_useful(now));
   now.best.time = 1.05 * now.best.lower_bound;
   CHECK(part.is_useful(now));
-  CHECK(detail::closing_bound(now, 0.02) == doctest::Approx(1.05 / 1.02 * now.best.lower_bound));
+  CHECK(now.closing_bound(0.02) == doctest::Approx(1.05 / 1.02 * now.best.lower_bound));
   now.best.time = 1.0005 * now.best.lower_bound;
   CHECK(!part.is_useful(now));
   now.best.plan.reset();

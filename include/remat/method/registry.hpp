@@ -38,6 +38,11 @@ struct solver_traits {
   solver_domain domain = solver_domain::without_link;  ///< which problems it is for
   bool is_for_experts = false;      ///< it is a part of `auto` or for small graphs: "all solvers" leave it out
   bool needs_real_backend = false;  ///< the library's own branch and bound is too slow for its integer programs
+
+  /// True if the solver is for such problems: with a link to the host, or without.
+  [[nodiscard]] constexpr bool is_for(bool has_link) const noexcept {
+    return domain != (has_link ? solver_domain::without_link : solver_domain::with_link);
+  }
 };
 
 /// A row of the list of solvers.
@@ -62,6 +67,8 @@ template <class Solver, class CopyingSolver>
   return registered_solver<Solver, CopyingSolver>{solver, with_copies, traits};
 }
 
+namespace detail {
+
 /// `auto` on a backend; on the library's own branch and bound, `auto` gives it small programs alone.
 template <mip_backend Backend>
 [[nodiscard]] constexpr auto automatic_of(const Backend& backend) {
@@ -70,6 +77,8 @@ template <mip_backend Backend>
   else
     return automatic_with(backend);
 }
+
+}  // namespace detail
 
 /// Every solver of training graphs, once, as a tuple of rows in the order of tables. Programs, laws, benchmarks and
 /// pages take their solvers from here: a new solver is its header, and its row. `backend` solves integer programs.
@@ -93,7 +102,7 @@ template <mip_backend Backend>
       solver_row(exact, {.page = "exact", .is_for_experts = true}),
       solver_row(offload, {.page = "offload", .domain = with_link}),
       solver_row(pofo, {.page = "pofo", .domain = with_link}),
-      solver_row(automatic_of(backend), {.page = "automatic", .domain = any}),
+      solver_row(detail::automatic_of(backend), {.page = "automatic", .domain = any}),
   };
 }
 

@@ -271,11 +271,16 @@ class portfolio_solve {
            (n >= graph_sizes::short_chains && n < graph_sizes::chains && best.is_within(part_gaps::left_to_search));
   }
 
+  /// True: the best schedule meets the bound, or a limit is reached.
+  [[nodiscard]] bool is_over(const run_clock& clock) {
+    if (best().is_within(gap_)) return true;
+    stopped_ = clock.poll();
+    return stopped_ != stop_reason::none;
+  }
+
   template <class Solver>
   void run_part(run_clock& clock, double share, const Solver& solver, typename Solver::options_type options = {}) {
-    if (best().is_within(gap_)) return;
-    stopped_ = clock.poll();
-    if (stopped_ != stop_reason::none) return;
+    if (is_over(clock)) return;
     solution s = solve_part(clock, share, solver, pool_.instance(), std::move(options));
     pool_.put(s);
     record(Solver::name, s);
@@ -284,9 +289,7 @@ class portfolio_solve {
   /// Takes the steps of `refined` on by `go`. If memory runs out in them, what the pool holds stays.
   template <class Go>
   void refine_for(run_clock& clock, double share, Go&& go) {
-    if (best().is_within(gap_)) return;
-    stopped_ = clock.poll();
-    if (stopped_ != stop_reason::none) return;
+    if (is_over(clock)) return;
     run_clock own = clock.part(share);
     try {
       go(own);

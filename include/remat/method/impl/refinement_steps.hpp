@@ -74,9 +74,7 @@ class refinement_steps {
 
  private:
   [[nodiscard]] bool is_small() const noexcept { return setting_.size() <= graph_sizes::exact_first; }
-  [[nodiscard]] bool is_settled() const {
-    return pool_.read([&](const pool_view& now) { return now.is_settled(options_.gap); });
-  }
+  [[nodiscard]] bool is_settled() const { return pool_.is_settled(options_.gap); }
 
   /// The turnaround bound, with branch and bound. True: no schedule is within the budget.
   bool prove_bound(run_clock& clock) {

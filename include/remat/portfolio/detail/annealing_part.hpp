@@ -109,13 +109,12 @@ class annealing {
 
 /// The closing part: annealing, which gains from one long slice.
 [[nodiscard]] inline portfolio_part annealing_part(const part_setting& s) {
-  const auto all = std::make_shared<annealing>(s);
   portfolio_part part;
   part.name = "refinement";
   part.weight = 4;
   part.growth = 4;
   part.is_closing = true;
-  part.run = [all](const pool_view& now, run_clock& clock) { return (*all)(now, clock); };
+  part.run = run_by(std::make_shared<annealing>(s));
   part.is_useful = [](const pool_view& now) { return !now.starts.empty(); };
   return part;
 }

@@ -123,9 +123,7 @@ class driver {
     const crew* const all = clock.control().crew;
     return all != nullptr && all->members() > 1;
   }
-  [[nodiscard]] bool is_done() const {
-    return pool_.read([&](const pool_view& now) { return now.is_settled(gap_); });
-  }
+  [[nodiscard]] bool is_done() const { return pool_.is_settled(gap_); }
   [[nodiscard]] bool is_over(const run_clock& clock) const { return is_done() || clock.should_stop(); }
   [[nodiscard]] bool may_run(const entry& e) const {
     return !e.ended && (!e.part.is_useful || pool_.read(e.part.is_useful));

@@ -4,7 +4,6 @@
 #include "remat/core/run.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/exact.hpp"
-#include "remat/portfolio/detail/joint_bound_part.hpp"
 #include "remat/portfolio/detail/part.hpp"
 #include "remat/portfolio/detail/part_setting.hpp"
 #include "remat/portfolio/detail/pool.hpp"
@@ -37,7 +36,7 @@ namespace REMAT_NAMESPACE::detail {
     exact_goal goal;
     goal.chain = now.chain;
     if (now.best.plan) {
-      goal.faster_than = closing_bound(now, s.gap);
+      goal.faster_than = now.closing_bound(s.gap);
       // Other parts find better schedules. On a small graph the first states may close little of the gap, the next ones
       // much of it.
       goal.patience = is_promising ? 0.02 : 0.1;

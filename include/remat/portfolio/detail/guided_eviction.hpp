@@ -52,9 +52,9 @@ class guided_eviction {
   double evict_with(run_clock& clock, double share, evict_options options) {
     solution s = solve_part(clock, share, evict, pool_.instance(), std::move(options));
     if (!s.plan) return no_time;
-    const double time = s.time;
-    pool_.put(std::move(*s.plan), s_.name_of(s.by));
-    return time;
+    s.by = s_.name_of(s.by);
+    pool_.put(s);
+    return s.time;
   }
 
   /// Returns the time of the schedule of eviction that holds `keep`; infinite if there is none.

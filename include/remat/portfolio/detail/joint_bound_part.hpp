@@ -16,14 +16,8 @@
 #include "remat/portfolio/detail/part_setting.hpp"
 #include "remat/portfolio/detail/pool.hpp"
 #include "remat/portfolio/detail/shares.hpp"
-#include "remat/solver/accept.hpp"
 
 namespace REMAT_NAMESPACE::detail {
-
-/// The bound that closes the gap of the best schedule: a higher one is not needed.
-[[nodiscard]] inline double closing_bound(const pool_view& now, double gap) {
-  return time_below(now.best.time, now.best.statistics.computes) / (1 + gap);
-}
 
 /// The bound of several moments together, with whole tensors, for schedules faster than the best one. It begins with
 /// the best chain, or with the best moment. Each slice goes on where the last one ended.
@@ -43,7 +37,7 @@ namespace REMAT_NAMESPACE::detail {
     if (clock.control().has_work_limit())
       most = std::min(clock.work_left(), most / mip_operations_per_work) * mip_operations_per_work;
     const std::uint64_t before = joint.work();
-    const double needed = s.instance.graph().needed_time, enough = closing_bound(now, s.gap);
+    const double needed = s.instance.graph().needed_time, enough = now.closing_bound(s.gap);
     const auto proven = [&] { return std::min(enough, sum_below(needed, joint.bound())); };
     joint.run(sum_below(enough, -needed), most, [&] {
       clock.report({.lower_bound = proven()});

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "remat/core/run.hpp"
 #include "remat/portfolio/detail/pool.hpp"
@@ -34,6 +36,12 @@ struct portfolio_part {
   /// Called after a slice, to tell the other parts. May be empty.
   std::function<void(pool_view&)> publish{};
 };
+
+/// `portfolio_part::run` by an object, which the copies of the part share: `slices(view, clock)` is one slice.
+template <class Slices>
+[[nodiscard]] auto run_by(std::shared_ptr<Slices> slices) {
+  return [slices = std::move(slices)](const pool_view& now, run_clock& clock) { return (*slices)(now, clock); };
+}
 
 /// True if a part has used most of its slice: then it may have been cut off, and would do more in a longer one.
 [[nodiscard]] inline bool may_be_cut_off(const run_clock& slice) {

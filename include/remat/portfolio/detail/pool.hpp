@@ -54,6 +54,11 @@ class pool_view {
     return best.plan ? best.time - best.lower_bound : std::numeric_limits<double>::infinity();
   }
 
+  /// The bound that closes the gap of the best schedule: a higher one is not needed.
+  [[nodiscard]] double closing_bound(double gap) const {
+    return time_below(best.time, best.statistics.computes) / (1 + gap);
+  }
+
   /// At most `count` different schedules to start from: the fastest one, then the fastest ones of different parts. What
   /// one part has found is often much the same.
   [[nodiscard]] std::vector<schedule> different_starts(std::size_t count) const {
@@ -135,6 +140,10 @@ class pool {
     tell(now_);
   }
 
+  /// True if nothing is left to do (`pool_view::is_settled`).
+  [[nodiscard]] bool is_settled(double gap) const {
+    return read([&](const pool_view& now) { return now.is_settled(gap); });
+  }
   /// The best schedule and bound, and what is proven.
   [[nodiscard]] const solution& best() const noexcept { return now_.best; }
   /// The problem, which knows the bound once one has been proven.
@@ -144,21 +153,22 @@ class pool {
   /// better. Throws `internal_error` for one that is not legal. Returns true if it is the best now. `part` is the name
   /// of the part, which must outlive the pool.
   bool put(schedule plan, std::string_view by, std::string_view part = {}) {
-    solution found;
-    found.plan = std::move(plan);
-    found.by = by;
-    found.status = solve_status::feasible;
     const std::lock_guard lock(mutex_);
-    return take_schedule(found, part);
+    return take_start(accept(now_.instance, now_.best, plan, by), plan, part);
   }
   /// Takes what a part has found and proven: its schedule, as `put` above, its bound, and that nothing fits. The rest
-  /// of `found` stays.
+  /// of `found` stays. If memory runs out, the schedule is the best with the figures that `found` has (`take_part`).
   bool put(solution& found, std::string_view part = {}) {
     const std::lock_guard lock(mutex_);
     const double before = now_.best.lower_bound;
     take_bound(now_.best, found);
     if (found.status == solve_status::infeasible) now_.best.status = found.status;
-    const bool taken = found.plan && take_schedule(found, part);
+    bool taken = false;
+    if (found.plan) {
+      acceptance checked;
+      take_part(now_.best, found, [&] { checked = accept(now_.instance, now_.best, *found.plan, found.by); });
+      taken = take_start(checked, *found.plan, part);
+    }
     if (now_.best.lower_bound > before) hand_on_bound();
     return taken;
   }
@@ -189,11 +199,10 @@ class pool {
   [[nodiscard]] solution& answer() noexcept { return now_.best; }
 
  private:
-  bool take_schedule(solution& found, std::string_view part) {
-    acceptance result;
-    take_part(now_.best, found, [&] { result = accept(now_.instance, now_.best, *found.plan, found.by); });
-    if (result.report.valid()) now_.add_start(std::move(*found.plan), result.report.time, part);
-    return result;
+  /// Makes a schedule that is within the budget a start for others. Returns whether it is the best.
+  bool take_start(const acceptance& checked, schedule& plan, std::string_view part) {
+    if (checked.report.valid()) now_.add_start(std::move(plan), checked.report.time, part);
+    return checked;
   }
   void hand_on_bound() {
     // A problem that knows a bound is spared a proof of its own, which may be better.

@@ -87,9 +87,7 @@ template <class Solver, class Options>
     solving.run = run;
     return solver(p, solving);
   };
-  return [slices = std::make_shared<solver_slices>(call)](const pool_view& now, run_clock& clock) {
-    return (*slices)(now, clock);
-  };
+  return run_by(std::make_shared<solver_slices>(call));
 }
 
 }  // namespace REMAT_NAMESPACE::detail

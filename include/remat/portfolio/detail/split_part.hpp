@@ -99,13 +99,12 @@ class step_splitter {
 /// Splits of the step. The part is useful once also near the bound, since what it finds is far from what others
 /// improve.
 [[nodiscard]] inline portfolio_part split_part(const part_setting& s, side_solver solve) {
-  const auto splitter = std::make_shared<step_splitter>(s, std::move(solve));
   const auto has_run = std::make_shared<bool>(false);
   portfolio_part part;
   part.name = "split";
   part.weight = 1.5;
   part.first_share = 0.4;
-  part.run = [splitter](const pool_view& now, run_clock& clock) { return (*splitter)(now, clock); };
+  part.run = run_by(std::make_shared<step_splitter>(s, std::move(solve)));
   part.is_useful = [has_run](const pool_view& now) {
     return !now.best.is_within(*has_run ? part_gaps::wide : part_gaps::exact);
   };

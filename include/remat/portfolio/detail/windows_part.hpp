@@ -61,7 +61,7 @@ class best_windows {
   part.name = "windows";
   part.weight = 2;
   part.first_share = 0.15;
-  part.run = [windows](const pool_view& now, run_clock& clock) { return (*windows)(now, clock); };
+  part.run = run_by(windows);
   part.is_useful = [windows](const pool_view& now) { return windows->is_open(now); };
   return part;
 }

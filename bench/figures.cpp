@@ -3,7 +3,10 @@
 // budget of tests/data/peers/eviction.csv and bounds.csv, one line of CSV for each solver; at the end, what they come
 // to.
 //
-//   figures [--seconds S] [--threads N] [--solvers evict,refined,…] [--graph NAME] [--fraction F]
+//   figures [--seconds S] [--threads N] [--solvers evict,refined,…] [--graph NAME] [--fraction F] [--page FILE]
+//
+// With --page, no CSV: the overheads of the solvers replace the table in FILE between the lines "<!-- figures: begin
+// -->" and "<!-- figures: end -->". Solvers that end by themselves give the same table on every machine.
 //
 // `cpu_ms` is the processor time of the calling thread, the least of some runs for what takes under 50 ms; of evict it
 // is without the proof of its bound, which has a column of its own.
@@ -15,11 +18,13 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command_line.hpp"
@@ -89,11 +94,30 @@ double median(std::vector<double> values) {
   return n % 2 != 0 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+std::string percent(double part) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.2f", 100 * part);
+  return text;
+}
+
+/// Puts a table into a page. Throws where the page lacks one of the two lines between which it stands.
+void write_table(const std::string& page, const std::string& table) {
+  constexpr std::string_view begin = "<!-- figures: begin -->\n", end = "<!-- figures: end -->";
+  std::ifstream in(page, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t first = text.find(begin);
+  const std::size_t last = first == std::string::npos ? first : text.find(end, first);
+  if (last == std::string::npos) throw shared::usage_error(page + " has no lines between which the table stands");
+  text.replace(first + begin.size(), last - first - begin.size(), table);
+  std::ofstream out(page, std::ios::binary);
+  if (!(out << text).flush()) throw std::runtime_error("cannot write " + page);
+}
+
 int run(int argc, char** argv) {
   double seconds = 10;
   unsigned threads = 2;
   std::vector<std::string> solvers{"no_remat", "chen_sqrt", "chen_greedy", "revolve", "rotor", "evict", "refined"};
-  std::string only;
+  std::string only, page;
   double only_fraction = 0;
   bench::command_line app("figures",
                           "Overhead, gap and processor time of solvers on every bundled graph, beside the eviction and "
@@ -112,7 +136,11 @@ int run(int argc, char** argv) {
   app.list("--solvers", solvers, "Solvers", "NAME,…", names);
   app.text("--graph", only, "One bundled graph alone, such as vgg16-b64-224; without it, all", "NAME");
   app.number("--fraction", only_fraction, "One budget alone, a part of the peak; 0: all", 0.0, 1.0);
+  app.text("--page", page, "Writes the overheads into the table of this page, in place of CSV", "FILE");
   if (!app.read(argc, argv)) return 0;
+  std::string table = "| graph | budget | bound |", rule = "|---|--:|--:|";
+  for (const std::string& name : solvers) table += " " + name + " |", rule += "--:|";
+  table += "\n" + rule + "\n";
   run_control run;
   run.threads = threads;
   run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
@@ -121,10 +149,11 @@ int run(int argc, char** argv) {
   std::size_t rows = 0, at_least = 0, known_rows = 0, found = 0, open = 0, fast = 0, reached = 0, proven = 0,
               impossible = 0;
   double worst_ratio = 0, slowest = std::numeric_limits<double>::infinity();
-  std::printf(
-      "graph,fraction,budget_bytes,solver,status,peak_bytes,overhead,bound_overhead,gap,cpu_ms,wall_s,peer_overhead,"
-      "peer_bound,"
-      "peer_seconds,bound_cpu_ms\n");
+  if (page.empty())
+    std::printf(
+        "graph,fraction,budget_bytes,solver,status,peak_bytes,overhead,bound_overhead,gap,cpu_ms,wall_s,peer_overhead,"
+        "peer_bound,"
+        "peer_seconds,bound_cpu_ms\n");
   for (const row& r : peers()) {
     if ((!only.empty() && r.graph != only) || (only_fraction != 0 && r.fraction != only_fraction)) continue;
     auto at = read.find(r.graph);
@@ -145,6 +174,18 @@ int run(int argc, char** argv) {
     reached += bound.infeasible || bound.lower_bound / base - 1 >= r.bound + needed - 5.1e-6;
     impossible += std::isinf(r.bound);
     proven += std::isinf(r.bound) && bound.infeasible;
+    if (!page.empty()) {
+      if (bound.infeasible) continue;
+      char fraction[32];
+      std::snprintf(fraction, sizeof fraction, "%g", r.fraction);
+      table += "| " + r.graph + " | " + fraction + " | " + percent(bound.lower_bound / base - 1) + " |";
+      for (const std::string& name : solvers) {
+        const solution s = known.at(name)(p, run);
+        table += s.plan ? " " + percent(s.time / base - 1) + " |" : " – |";
+      }
+      table += "\n";
+      continue;
+    }
     for (const std::string& name : solvers) {
       const auto solver = known.find(name);
       // The answer with its bound; the processor time of evict is without it, as its rival's is.
@@ -191,6 +232,7 @@ int run(int argc, char** argv) {
     }
   }
   if (rows == 0) throw shared::usage_error("tests/data/peers has no row for this --graph and --fraction");
+  if (!page.empty()) write_table(page, table);
   std::fprintf(stderr, "%zu rows; bound reaches the peer's on %zu; %zu of %zu infeasible rows proven\n", rows, reached,
                proven, impossible);
   if (known_rows + open > 0)

@@ -264,18 +264,35 @@ class Applier:
         if self.gates:
             modules[1].meta["num_gradients"] = len(gradient_nodes)
             modules[1].meta["place_of_call"] = len(numbers)
+            modules[1].meta["places"] = self.places_of_gradients(gradient_descs)
         return modules
+
+    def places_of_inputs(self):
+        """{description of an input of the step: (its place, its node)}."""
+        inputs = [n for n in self.g.joint.graph.find_nodes(op="placeholder") if not is_tangent(n)]
+        numbered = all(type(n.meta.get("desc")).__name__ == "PlainAOTInput" for n in inputs)
+        return {n.meta.get("desc"): (n.meta["desc"].idx if numbered else i, n) for i, n in enumerate(inputs)}
 
     def gradient_places(self):
         """[(place of an input of the step, that input, its gradient)]."""
         joint = self.g.joint
-        inputs = [n for n in joint.graph.find_nodes(op="placeholder") if not is_tangent(n)]
-        numbered = all(type(n.meta.get("desc")).__name__ == "PlainAOTInput" for n in inputs)
-        places = {n.meta.get("desc"): (n.meta["desc"].idx if numbered else i, n) for i, n in enumerate(inputs)}
+        places = self.places_of_inputs()
         output = next(iter(joint.graph.find_nodes(op="output")))
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
         pairs = zip(results[self.g.num_forward_outputs :], output.meta["desc"][self.g.num_forward_outputs :])
         return [(*places[desc.grad_of], node) for node, desc in pairs if isinstance(node, Node)]
+
+    def places_of_gradients(self, descs):
+        """For each gradient that the backward graph returns, the place of its input; None if it is no input's."""
+        places = self.places_of_inputs()
+        return [places[desc.grad_of][0] if getattr(desc, "grad_of", None) in places else None for desc in descs]
+
+    def written_places(self):
+        """The places of the inputs that the step changes."""
+        written = {n.args[0].meta.get("desc") for n in self.g.writes}
+        output = next(iter(self.g.joint.graph.find_nodes(op="output")))
+        written |= {getattr(d, "mutated_input", None) for d in output.meta.get("desc") or []}
+        return frozenset(place for desc, (place, _) in self.places_of_inputs().items() if desc in written)
 
     def early_gradients(self, places):
         """Of `gradient_places()`: {operation: [(place, gradient)]}, for the gradients that are ready when that operation has run last.
@@ -389,4 +406,5 @@ def apply_with_gates(g, steps):
     """
     applier = Applier(g, steps, gates=True)
     modules = applier.run()
-    return *modules, gradients.Gates(applier.gradient_order, applier.host_bytes if applier.copies else None)
+    host_bytes = applier.host_bytes if applier.copies else None
+    return *modules, gradients.Gates(applier.gradient_order, host_bytes, g.num_forward_outputs, applier.written_places())

@@ -79,7 +79,8 @@ class _Engines:
 
     def copy_in(self, to, source, after):
         """The same; the copy begins after the mark `after`, too."""
-        self._into.wait_event(after.event)
+        if after is not None:  # else the copy was captured in another graph
+            self._into.wait_event(after.event)
         return self._copy(self._into, to, source)
 
     def _copy(self, stream, to, source):
@@ -92,6 +93,18 @@ class _Engines:
     def wait(self, mark):
         """What is computed from now on waits for the copy."""
         mark.computing.wait_event(mark.event)
+
+    def fork(self):
+        """Both streams go on when what was computed before is done: a capture takes them up."""
+        computing = torch.cuda.current_stream(self._device)
+        self._out.wait_stream(computing)
+        self._into.wait_stream(computing)
+
+    def join(self):
+        """Computing goes on when both streams are done."""
+        computing = torch.cuda.current_stream(self._device)
+        computing.wait_stream(self._out)
+        computing.wait_stream(self._into)
 
     def delay_copies_out(self, mark):
         """Copies out that begin from now on wait for the copy."""
@@ -148,6 +161,13 @@ class HostMemory:
     def copies(self, size):
         """The `Copies` of a new call, which take `size` bytes together; None for a plan that copies nothing."""
         return None if size is None else Copies(self, size)
+
+    def prepared(self, size, device):
+        """The `Copies` of a captured call, whose block is there and stays; None for a plan that copies nothing."""
+        copies = self.copies(size)
+        if copies is not None:
+            copies.prepare(device)
+        return copies
 
     def take(self, size, device):
         with self._lock:
@@ -237,6 +257,37 @@ class Copies:
             if state is not None:
                 state.land()
         self._give_back()
+
+    # A captured call: its block stays, and each graph has the streams for copies to itself.
+
+    def prepare(self, device):
+        self._blocks[device] = self._memory.take(self._size, device)
+        self._blocks[device].read = None
+        self._engines = engines_of(device)
+
+    def begin_capture(self):
+        if self._engines is not None:
+            self._engines.fork()
+
+    def _end_capture(self):
+        self._now.land()
+        if self._engines is not None:
+            self._engines.join()
+        for hosted in self._now.hosted.values():  # no graph waits for an event of another
+            hosted.ready = hosted.read = None
+        for block in self._blocks.values():
+            block.read = None
+
+    def end_captured_forward(self):
+        self._end_capture()
+        self._after_forward = self._now
+
+    def begin_captured_backward(self):
+        self.begin_capture()
+        self._now = self._after_forward.copy()
+
+    def end_captured_backward(self):
+        self._end_capture()
 
     def _give_back(self):
         self._now.hosted.clear()

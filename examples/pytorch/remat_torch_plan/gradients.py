@@ -31,14 +31,23 @@ class Gates:
 
     order: list = field(default_factory=list)  # places of inputs, in the order in which their gradients become ready
     host_bytes: int | None = None  # for the copies of a call; None: it copies nothing
+    forward_outputs: int = 1  # results of the forward graph before those that it saves
+    written: frozenset = frozenset()  # places of inputs that the step changes
 
 
 class Call:
-    """One call of a step, of which a backward pass may follow. `copies`: its `Copies`, if it has any."""
+    """One call of a step, of which a backward pass may follow. `copies`: its `Copies`, if it has any.
 
-    def __init__(self, copies=None):
+    `gated`: the inputs of the step go through gates; else all gradients come at once. `captured`: the graphs that it replays, if any.
+    """
+
+    def __init__(self, copies=None, gated=True):
         self.number = next(_NUMBERS)
         self.copies = copies
+        self.gated = gated
+        self.captured = None
+        self.done = False  # no backward pass will follow
+        self.when_done = None
         self._running = None
         self._ready = {}
         self._missing = 0  # gradients that the backward pass has not given yet
@@ -70,6 +79,9 @@ class Call:
             if self._missing == 0 and self.copies is not None:
                 next(self._running, None)  # what stands behind the last gradient
                 self.copies.end_backward()
+            if self._missing == 0 and self.when_done is not None:
+                self.when_done()
+                self.when_done = None
         return self._ready.pop(place)
 
 
@@ -85,10 +97,9 @@ class _Gate(torch.autograd.Function):
         return ctx.call.gradient(ctx.place), None, None
 
 
-def through_gates(run, gates, arguments, host):
-    """`run(*arguments)`, where the gradients of the arguments become ready as the `gates` say. `host`: memory for copies."""
+def through_gates(run, gates, arguments, call):
+    """`run(*arguments)` as the forward pass of `call`, where the gradients of the arguments become ready as the `gates` say."""
     arguments = list(arguments)
-    call = Call(host.copies(gates.host_bytes))
     # Autograd runs the node first that was made last.
     for place in reversed(gates.order):
         if arguments[place].requires_grad:
@@ -106,7 +117,19 @@ def number_of_call():
 
     A tensor, since that is what is saved between the graphs; it takes no memory.
     """
-    return torch.empty((_LOCAL.call.number, 0), device="cpu")
+    return number_tensor(_LOCAL.call)
+
+
+def call_now():
+    """The call whose forward pass runs."""
+    return _LOCAL.call
+
+
+def number_tensor(call):
+    tensor = torch.empty((call.number, 0), device="cpu")
+    if not call.gated:  # no gate holds the call
+        tensor.call = call
+    return tensor
 
 
 @has_side_effect
@@ -143,4 +166,5 @@ def run_backward(module):
         return [None] * count
 
     run._boxed_call = True
+    run.generate = generate
     return run

@@ -23,7 +23,8 @@ from .distributed import refuse_subclass
 from .eager import as_eager
 from .errors import CaptureError, PlanError
 from .graph import FOLDERS, build, readable_path, tensors_of
-from .gradients import Gates, through_gates
+from .gradients import Call, Gates, through_gates
+from .graphs import CapturedStep
 from .private import (
     CustomPartitionerFn,
     DynamoError,
@@ -83,16 +84,18 @@ class _Symbolic(Exception):
 class GuardedStep:
     """`module` (a LossModule) with a plan for each set of guards.
 
-    `make_plan(graph, device, seconds of tracing)` makes a `Plan`; `host` is the `HostMemory` for its copies.
+    `make_plan(graph, device, seconds of tracing)` makes a `Plan`; `host` is the `HostMemory` for its copies. With a `graph_pool` (a
+    `graphs.Pool`) the plans run as CUDA graphs.
     """
 
-    def __init__(self, module, make_plan, host, compiled=False):
+    def __init__(self, module, make_plan, host, compiled=False, graph_pool=None):
         self.plans = []
         self.last = None
         self._module = module
         self._make_plan = make_plan
         self._host = host
         self._compiled = compiled
+        self._graph_pool = graph_pool
         self._only_plan = False
         self._functions = {}  # layouts of parameters, where Dynamo does not guard them -> the step as Dynamo runs it
 
@@ -166,11 +169,16 @@ class GuardedStep:
                 settings = {"custom_partitioner_fn": partition, "reorder_for_peak_memory": False}
                 run = compile_fx(module, inputs, config_patches=settings)
             else:
+                pool = self._graph_pool
+                captured = None if pool is None else CapturedStep(pool, lambda: partition.gates, lambda: partition.device)
                 with functorch_config.patch(donated_buffer=False):  # only Inductor has a use for them
-                    direct, gates = _as_written(partition)(module, inputs), partition.gates
+                    direct = _as_written(partition, captured)(module, inputs)
+                gates = partition.gates
 
                 def run(*arguments):
-                    return through_gates(direct, gates, arguments, me()._host)
+                    if captured is not None:
+                        return captured(direct, arguments, me()._host, bool(me()._modes))
+                    return through_gates(direct, gates, arguments, Call(me()._host.copies(gates.host_bytes)))
 
         if not found:
             raise CaptureError(
@@ -214,10 +222,10 @@ def _under(modes):
             pop_mode()
 
 
-def _as_written(partition):
+def _as_written(partition, captured):
     return aot_autograd(
-        fw_compiler=run_as_written,
-        bw_compiler=run_backward_as_written,
+        fw_compiler=run_as_written if captured is None else captured.compile_forward,
+        bw_compiler=run_backward_as_written if captured is None else captured.compile_backward,
         partition_fn=partition,
         keep_inference_input_mutations=True,
     )
@@ -274,8 +282,9 @@ class _Partition(CustomPartitionerFn):
             if place is not None and place < len(self._names) and self._names[place] is not None:
                 node.meta["qualified_name"], node.meta["is_parameter"] = self._names[place]
         device = next((t.device for n in joint.graph.nodes for t in tensors_of(n) if t.device.type != "cpu"), "cpu")
-        graph = build(joint, "step", num_fwd_outputs, torch.device(device))
-        plan = self._make_plan(graph, torch.device(device))
+        self.device = device = torch.device(device)
+        graph = build(joint, "step", num_fwd_outputs, device)
+        plan = self._make_plan(graph, device)
         self._found(plan)
         if self._compiled:
             return apply_schedule(graph, plan.schedule.steps, compiled=True)

@@ -94,6 +94,8 @@ OpOverload = _take("torch._ops.OpOverload", "an operation of ATen's")
 _may_copy = _take("torch._C.DispatchKey.CompositeImplicitAutograd", "tells operations that are always views from those that may copy")
 
 # Running.
+NAMES["torch._C._construct_storage_from_data_pointer"] = "shows the memory of a CUDA graph"  # looked up when it is used
+will_run = _take("torch._C._will_engine_execute_node", "tells torch.autograd.grad from backward(), for a step in a CUDA graph")
 disable_current_modes = _take("torch.utils._python_dispatch._disable_current_modes", "leaves dispatch modes for a while")
 push_mode = _take("torch.utils._python_dispatch._push_mode", "enters a dispatch mode again")
 pop_mode = _take("torch.utils._python_dispatch._pop_mode", "leaves it")
@@ -110,6 +112,11 @@ _after_forward = _take("torch.nn.parallel.DistributedDataParallel._post_forward"
 def storage_key(tensor):
     """The same for all tensors that share a storage, different for others that are alive."""
     return tensor.untyped_storage()._cdata
+
+
+def storage_at(address, device, count):
+    """A storage of `count` bytes at `address`, which it does not own."""
+    return look_up("torch._C._construct_storage_from_data_pointer")(address, device, count)
 
 
 def is_view_operation(target):

@@ -7,8 +7,10 @@ operation has a seed of its own, made from one draw at the beginning of the step
 
 These functions stand in the planned graphs. Under torch.compile, PyTorch's own operations take their place.
 """
+import contextlib
 import random
 import sys
+import threading
 
 import torch
 
@@ -45,12 +47,21 @@ def restore_python_states(states):
 
 def first_run(operation, device, /, *args, **kwargs):
     """Runs the operation, and returns the generator's state before it with the result."""
+    draws = _draws()
+    if draws is not None:
+        return draws.first_run(lambda: operation(*args, **kwargs))
     state = _state(device)
+    observed = getattr(_LOCAL, "observed", None)
+    if observed is not None:
+        observed.append(state)
     return state, operation(*args, **kwargs)
 
 
 def run_again(operation, device, state, /, *args, **kwargs):
     """Runs the operation from a state that `first_run` kept. The generator stays as it is."""
+    draws = _draws()
+    if draws is not None:
+        return draws.run_again(state, lambda: operation(*args, **kwargs))
     now = _state(device)
     _set_state(device, state)
     try:
@@ -61,11 +72,17 @@ def run_again(operation, device, state, /, *args, **kwargs):
 
 def draw_seed():
     """One draw from the CPU's generator: the seed of this step."""
+    draws = _draws()
+    if draws is not None:
+        return draws.draw_seed()
     return torch.randint(0, 2**62, (1,), dtype=torch.int64, device="cpu")
 
 
 def run_seeded(operation, device, seed, number, /, *args, **kwargs):
     """Runs random operation `number` of the step with `seed`. The generator stays as it is."""
+    draws = _draws()
+    if draws is not None:
+        return draws.run_seeded(number, lambda: operation(*args, **kwargs))
     now = _state(device)
     own = (int(seed) + number) % 2**63
     if device.type == "cpu":
@@ -76,3 +93,101 @@ def run_seeded(operation, device, seed, number, /, *args, **kwargs):
         return operation(*args, **kwargs)
     finally:
         _set_state(device, now)
+
+
+# ---- graphs
+
+
+class Place:
+    """In a captured step, what stands for the state of a generator: the number of the first run that it belongs to."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+_LOCAL = threading.local()
+
+
+@contextlib.contextmanager
+def observing():
+    """While entered, gives the states that `first_run` keeps."""
+    _LOCAL.observed = []
+    try:
+        yield _LOCAL.observed
+    finally:
+        _LOCAL.observed = None
+
+
+def count_runs_again(module):
+    """How many runs of the planned graph need a generator of their own."""
+    return sum(node.target in (run_again, run_seeded) for node in module.graph.nodes)
+
+
+class Draws:
+    """The random operations of a captured step. `observed`: for each first run of an operation that runs again, how far the generator
+    had gone on since the step began.
+
+    First runs draw from the device's generator, which goes on at each replay as in the unplanned step. Each further run has a
+    generator of its own, which a replay first puts where the first run began.
+    """
+
+    def __init__(self, machine, observed):
+        self._machine = machine
+        self._observed = observed
+        self._first = 0
+        self._again = []  # (generator, number of the first run)
+        self._seeded = []  # (generator, number of the operation)
+        self._seed = torch.zeros(1, dtype=torch.int64, device="cpu")
+        self._draws_seed = False
+        self._position = None
+        self.generators = []
+
+    @contextlib.contextmanager
+    def capturing(self, count):
+        """While entered, the functions of this page capture. The graph needs `count` generators, which `generators` has."""
+        self.generators = [self._machine.generator() for _ in range(count)]
+        self._left = list(self.generators)
+        _LOCAL.draws = self
+        try:
+            yield
+        finally:
+            _LOCAL.draws = None
+
+    def begin(self):
+        """A replay of both passes begins."""
+        if self._draws_seed:
+            self._seed.copy_(draw_seed())
+        seed = int(self._seed)
+        for generator, number in self._seeded:
+            self._machine.place(generator, (seed + number) % 2**63, 0)
+        if self._observed:
+            self._position = self._machine.position()
+            for generator, first in self._again:
+                self._machine.place(generator, self._position[0], self._position[1] + self._observed[first])
+
+    def later(self, place):
+        """A function that gives the state in the last replay that `place` stands for."""
+        return lambda: self._machine.state_at(self._position[0], self._position[1] + self._observed[place.number])
+
+    def first_run(self, run):
+        self._machine.note_first_run()
+        self._first += 1
+        return Place(self._first - 1), run()
+
+    def run_again(self, place, run):
+        generator = self._left.pop(0)
+        self._again.append((generator, place.number))
+        return self._machine.with_generator(generator, run)
+
+    def run_seeded(self, number, run):
+        generator = self._left.pop(0)
+        self._seeded.append((generator, number))
+        return self._machine.with_generator(generator, run)
+
+    def draw_seed(self):
+        self._draws_seed = True
+        return self._seed
+
+
+def _draws():
+    return getattr(_LOCAL, "draws", None)

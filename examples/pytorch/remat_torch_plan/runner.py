@@ -19,12 +19,16 @@ def run_as_written(module, _):
 
 def run_backward_as_written(module, _):
     """As `run_as_written`, for a backward graph whose step goes through gates."""
-    # A backward pass may run twice (retain_graph=True): none of its arguments may be written over. A metadata of None means so
-    # when AOTAutograd compiles, and "unknown" when the backward pass runs.
+    keep_arguments()
+    return gradients.run_backward(module)
+
+
+def keep_arguments():
+    """For the backward pass that AOTAutograd compiles: none of its arguments is written over."""
+    # A backward pass may run twice (retain_graph=True). A metadata of None means so when AOTAutograd compiles, and "unknown" when the backward pass runs.
     metadata = TracingContext.get().fw_metadata
     if metadata.bw_donated_idxs is None:
         metadata.bw_donated_idxs = []
-    return gradients.run_backward(module)
 
 
 def compile_as_written(capture, partition):
@@ -61,7 +65,7 @@ def compile_with_gates(capture, partition, host):
             inputs, kwargs = pytree.tree_unflatten(arguments[len(held_now) :], spec)
             return function(*arguments[: len(held_now)], *inputs, **kwargs)
 
-        return gradients.through_gates(call, found[-1], [*held_now, *leaves], host)
+        return gradients.through_gates(call, found[-1], [*held_now, *leaves], gradients.Call(host.copies(found[-1].host_bytes)))
 
     return run
 

@@ -22,6 +22,7 @@ from .compare import compare_with_eager
 from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .frozen import FrozenStep
+from .graphs import Pool, check_device
 from .guarded import GuardedStep, Untraced
 from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import measure as measure_operations
@@ -49,6 +50,7 @@ def plan(
     link=None,
     host_budget=None,
     same_plan=False,
+    cuda_graph=False,
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -80,6 +82,10 @@ def plan(
         differs is a `PlanError` on every rank, which names the rank, the first operation that differs, and what differs. Without it,
         ranks with equal graphs share one plan, and a rank with another graph plans by itself.
 
+    cuda_graph: run the plan as CUDA graphs, which replay without Python. The first step of each plan runs operation by operation; the
+        second captures. A call that a graph cannot run, as one before an earlier call's backward pass, runs operation by
+        operation, and a `PlanWarning` says why.
+
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
     """
@@ -90,10 +96,12 @@ def plan(
         require_seconds(cost)
     if link is not None and compile:
         raise PlanError("compile=True: Inductor's code copies nothing to the host; expected a link or compile=True, not both")
+    if cuda_graph and compile:
+        raise PlanError("cuda_graph=True: Inductor's code is not captured; expected cuda_graph=True or compile=True, not both")
     if link == "measure":
         require_gpu(torch.device("cuda"))
     measure = measure and not compile
-    options = _Options(budget, solver, seconds, work, seed, threads, measure, cost, compile, compare_every, link, host_budget, same_plan)
+    options = _Options(budget, solver, seconds, work, seed, threads, measure, cost, compile, compare_every, link, host_budget, same_plan, cuda_graph)
     step = PlannedStep(model, loss, options)
     if inputs is not None:
         step.prepare(*inputs, **(kwargs or {}))
@@ -123,6 +131,7 @@ class _Options:
     link: object  # Link, "measure", or None
     host_budget: int | None
     same_plan: bool
+    cuda_graph: bool
 
 
 @dataclass(eq=False)
@@ -170,6 +179,7 @@ class _State:
         self.parallel = parallel  # DistributedDataParallel around the model
         self.traced = None  # GuardedStep or FrozenStep
         self.host = copies.HostMemory()
+        self.pool = None  # graphs.Pool
         self.steps = 0
         self.by_content = {}  # graph as text -> plan
         self.budget_bytes = 0  # the largest so far
@@ -199,7 +209,8 @@ class PlannedStep(nn.Module):
         wrapped = LossModule(model.module if parallel else model, loss)
         distributed.refuse_sharded(wrapped)
         self._state = _State(wrapped, model if parallel else None)
-        self._state.traced = GuardedStep(wrapped, self._plan, self._state.host, options.compile)
+        self._state.pool = Pool(wrapped) if options.cuda_graph else None
+        self._state.traced = GuardedStep(wrapped, self._plan, self._state.host, options.compile, self._state.pool)
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         if has_recurrent_layers(wrapped):
@@ -244,6 +255,8 @@ class PlannedStep(nn.Module):
         distributed.refuse_sharded(state.module)
         if state.traced.plans:  # a step that could be traced before
             raise CaptureError(f"the step cannot be traced for these arguments, or as the model is now: {reason}")
+        if self._options.cuda_graph:
+            raise CaptureError(f"cuda_graph=True: Dynamo cannot trace the step: {reason}")
         frozen = FrozenStep(state.module, self._plan, state.host, reason)
         try:
             result = call(frozen)
@@ -305,6 +318,8 @@ class PlannedStep(nn.Module):
 
     def _plan(self, graph, device, capture_seconds):
         distributed.refuse_sharded(self._state.module)  # again: the model may be sharded since
+        if self._options.cuda_graph:
+            check_device(device)
 
         def measure_and_solve():
             begin = time.perf_counter()

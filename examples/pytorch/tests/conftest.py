@@ -15,6 +15,7 @@ torch.set_num_threads(1)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "compile: runs Inductor, which calls a C++ compiler")
+    config.addinivalue_line("markers", "gpu: needs a GPU; tests/gpu_torch.sh runs it")
 
 
 @pytest.fixture(autouse=True)

@@ -120,12 +120,16 @@ def engines_of(device):
 class _Block:
     """Bytes of host memory, pinned for a GPU's copies."""
 
-    def __init__(self, size, device):
+    def __init__(self, size, device, in_capture=False):
         self.size = size = max(1, size)
         self.device = device
         self.read = None  # mark of the last copy in
         if device.type != "cuda":
             self.bytes = _host_bytes(size)
+            return
+        if in_capture:  # PyTorch captures copies with memory of its own allocator alone
+            with disable_current_modes():
+                self.bytes = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
             return
         # Not by PyTorch's allocator of pinned memory, which rounds up to a power of two.
         whole = _host_bytes(size + 2 * _PAGE)
@@ -261,8 +265,7 @@ class Copies:
     # A captured call: its block stays, and each graph has the streams for copies to itself.
 
     def prepare(self, device):
-        self._blocks[device] = self._memory.take(self._size, device)
-        self._blocks[device].read = None
+        self._blocks[device] = _Block(self._size, device, in_capture=True)
         self._engines = engines_of(device)
 
     def begin_capture(self):

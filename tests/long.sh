@@ -15,9 +15,9 @@ cmake --preset dev -DREMAT_CUDA_PROGRAMS=ON
 cmake --build --preset dev --parallel "$jobs"
 REMAT_LONG=1 ctest --preset dev --parallel "$jobs" --timeout 7200 --no-label-summary -R '^(bound|chain|treewidth|hierarchy|mip|refine|render|solver|method|laws|memory)\.|^execute\.sweep'
 ctest --preset gates --parallel "$jobs" --no-label-summary
-for preset in asan tsan; do
+for preset in asan-full tsan; do
   cmake --preset "$preset"
   cmake --build --preset "$preset" --parallel "$jobs"
 done
-ctest --test-dir build/asan --parallel "$jobs" --timeout 7200 --output-on-failure
+ctest --test-dir build/asan-full --parallel "$jobs" --timeout 7200 --output-on-failure
 ctest --test-dir build/tsan --parallel "$jobs" --timeout 7200 --output-on-failure -L threads

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-# cmake -DCOMPILER=… -DLANGUAGE=c++|cu -DSETTINGS=… -DSCRATCH=… -P self_contained.cmake: every header compiles alone,
-# included twice, without a warning. The core's headers see no include directory but the library's own.
+# cmake -DCOMPILER=… -DLANGUAGE=c++|cu -DSETTINGS=… -DSCRATCH=… [-DTOGETHER=ON] -P self_contained.cmake: every header
+# compiles alone, included twice, without a warning; with TOGETHER the core's in one unit, and the others in another. The
+# core's headers see no include directory but the library's own.
 # SETTINGS sets INCLUDE (the folder of remat/), OWN (the library's include directories), DEPENDENCIES (those of packages), CORE and OTHERS (headers).
 cmake_minimum_required(VERSION 3.25)
 include("${SETTINGS}")
@@ -20,29 +21,36 @@ endif()
 
 set(failed)
 set(count 0)
-foreach(header IN LISTS CORE OTHERS)
-  file(WRITE "${SCRATCH}" "#include \"${header}\"\n#include \"${header}\"\n")
-  set(also)
-  if(header IN_LIST OTHERS)
-    set(also ${dependency_flags})
-  endif()
-  execute_process(COMMAND "${COMPILER}" ${flags} ${own_flags} ${also} "${SCRATCH}"
+function(compile header what)  # …FLAG
+  execute_process(COMMAND "${COMPILER}" ${flags} ${own_flags} ${ARGN} "${SCRATCH}"
     RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status STREQUAL "0")
-    list(APPEND failed "${header}")
-    message("${header}:\n${output}")
+    list(APPEND failed "${header}${what}")
+    set(failed "${failed}" PARENT_SCOPE)
+    message("${header}${what}:\n${output}")
   endif()
-  # Declarations alone: what has definitions in impl/ must compile without them, too.
-  string(REGEX REPLACE "(/detail)?/([^/]+)$" "/impl/\\2" definitions "${header}")
-  if(LANGUAGE STREQUAL "c++" AND EXISTS "${INCLUDE}/${definitions}")
-    execute_process(COMMAND "${COMPILER}" ${flags} -DREMAT_SEPARATE_COMPILATION ${own_flags} "${SCRATCH}"
-      RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-    if(NOT status STREQUAL "0")
-      list(APPEND failed "${header} (compiled form)")
-      message("${header}, compiled form, without any package's include directories:\n${output}")
+endfunction()
+foreach(part CORE OTHERS)
+  set(also)
+  if(part STREQUAL "OTHERS")
+    set(also ${dependency_flags})
+  endif()
+  set(units ${${part}})
+  if(TOGETHER AND units)
+    list(JOIN units "\"\n#include \"" units)
+  endif()
+  foreach(header IN LISTS units)
+    file(WRITE "${SCRATCH}" "#include \"${header}\"\n#include \"${header}\"\n")
+    compile("${header}" "" ${also})
+    # Declarations alone: what has definitions in impl/ must compile without them, too, and without a package's directories.
+    string(REGEX REPLACE "(/detail)?/([^/]+)$" "/impl/\\2" definitions "${header}")
+    if(LANGUAGE STREQUAL "c++" AND TOGETHER)
+      compile("${header}" " (compiled form)" -DREMAT_SEPARATE_COMPILATION ${also})
+    elseif(LANGUAGE STREQUAL "c++" AND EXISTS "${INCLUDE}/${definitions}")
+      compile("${header}" " (compiled form, without any package's include directories)" -DREMAT_SEPARATE_COMPILATION)
     endif()
-  endif()
-  math(EXPR count "${count} + 1")
+    math(EXPR count "${count} + 1")
+  endforeach()
 endforeach()
 if(count EQUAL 0)
   message(FATAL_ERROR "no headers to compile")
@@ -50,4 +58,8 @@ endif()
 if(failed)
   message(FATAL_ERROR "not self-contained under ${COMPILER}: ${failed}")
 endif()
-message("${count} headers compile alone under ${COMPILER}")
+if(TOGETHER)
+  message("${count} units with all headers compile under ${COMPILER}")
+else()
+  message("${count} headers compile alone under ${COMPILER}")
+endif()

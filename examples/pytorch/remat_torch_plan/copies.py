@@ -120,7 +120,7 @@ def engines_of(device):
 class _Block:
     """Bytes of host memory, pinned for a GPU's copies."""
 
-    def __init__(self, size, device, in_capture=False):
+    def __init__(self, size, device, in_capture):
         self.size = size = max(1, size)
         self.device = device
         self.read = None  # mark of the last copy in
@@ -156,9 +156,13 @@ def _unpin(_, address, device):
 
 
 class HostMemory:
-    """The blocks of a planned step: one for each call whose copies are alive at once, as large as the largest plan so far needs."""
+    """The blocks of a planned step: one for each call whose copies are alive at once, as large as the largest plan so far needs.
 
-    def __init__(self):
+    `in_capture`: for copies that a CUDA graph captures.
+    """
+
+    def __init__(self, in_capture=False):
+        self._in_capture = in_capture
         self._free = []
         self._lock = threading.RLock()  # the collector of garbage may give a block back in the middle of `take`
 
@@ -180,7 +184,7 @@ class HostMemory:
                     self._free.remove(block)
                     return block
             self._free.clear()  # too small
-        return _Block(size, device)
+        return _Block(size, device, self._in_capture)
 
     def give(self, block):
         with self._lock:
@@ -265,7 +269,8 @@ class Copies:
     # A captured call: its block stays, and each graph has the streams for copies to itself.
 
     def prepare(self, device):
-        self._blocks[device] = _Block(self._size, device, in_capture=True)
+        self._blocks[device] = self._memory.take(self._size, device)
+        self._blocks[device].read = None
         self._engines = engines_of(device)
 
     def begin_capture(self):

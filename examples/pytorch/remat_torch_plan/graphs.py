@@ -119,7 +119,7 @@ class Pool:
         self._said = set()
         self.kept = []  # graphs whose memory someone may still read
         self.captures = 0
-        self.host = HostMemory()
+        self.host = HostMemory(in_capture=True)
 
     def machine(self, device):
         if device not in self._machines:

@@ -4,8 +4,6 @@ import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_DTYPES = {torch.bfloat16: torch.int16}
-
 
 class _Recorder(TorchDispatchMode):
     def __init__(self):

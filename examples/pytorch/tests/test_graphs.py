@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from same import assert_two_captured_steps_at_once, train
 from tape import TapeMachine
 from torch import nn
 
@@ -27,19 +28,6 @@ def network(dropout=0.0, norm=False):
 def planned(model, rows=256, budget=0.7, **options):
     x, y = torch.randn(rows, 16), torch.randn(rows, 16)
     return remat_torch_plan.plan(model, nn.MSELoss(), (x, y), budget, measure=False, work=2000, cuda_graph=True, **options)
-
-
-def train(step, model, batches, every=1, set_to_none=True):
-    torch.manual_seed(3)
-    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
-    for i, (x, y) in enumerate(batches):
-        loss = step(x, y)
-        loss.backward()
-        losses.append(loss.detach())
-        if (i + 1) % every == 0:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none)
-    return losses + [p.detach() for p in model.parameters()] + list(model.buffers()) + [torch.get_rng_state()]
 
 
 def check(model, expected_captures=1, sizes=(256,) * 5, budget=0.7, **options):
@@ -83,17 +71,7 @@ def test_two_steps_at_once_and_a_retained_graph():
     model = network()
     step = planned(model)
     x, y = torch.randn(256, 16), torch.randn(256, 16)
-    wanted = torch.autograd.grad(nn.functional.mse_loss(model(x), y), list(model.parameters()))
-    step(x, y).backward()
-    model.zero_grad()
-    first = step(x, y)
-    with pytest.warns(remat_torch_plan.PlanWarning, match="earlier step"):
-        second = step(x, y)
-    for loss in (second, first):
-        found = torch.autograd.grad(loss, list(model.parameters()), retain_graph=loss is first)
-        assert all(map(torch.equal, found, wanted))
-    again = torch.autograd.grad(first, list(model.parameters()))
-    assert all(map(torch.equal, again, wanted))
+    wanted = assert_two_captured_steps_at_once(step, model, x, y)
     kept = torch.autograd.grad(step(x, y), list(model.parameters()))
     torch.autograd.grad(step(x + 1, y), list(model.parameters()))
     assert all(map(torch.equal, kept, wanted))

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from same import assert_two_captured_steps_at_once, train
 from torch import nn
 
 import remat_torch_plan
@@ -20,24 +21,6 @@ def network(dropout=0.0, norm=False):
 
 def batches(sizes):
     return [(torch.randn(n, 64, device="cuda"), torch.randn(n, 64, device="cuda")) for n in sizes]
-
-
-def train(step, model, data, every=1, scaler=None, autocast=False, set_to_none=True):
-    torch.manual_seed(3)
-    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
-    for i, (x, y) in enumerate(data):
-        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
-            loss = step(x, y)
-        (loss if scaler is None else scaler.scale(loss)).backward()
-        losses.append(loss.detach())
-        if (i + 1) % every == 0:
-            if scaler is None:
-                optimizer.step()
-            else:
-                scaler.step(optimizer)
-                scaler.update()
-            optimizer.zero_grad(set_to_none)
-    return losses + [p.detach() for p in model.parameters()] + list(model.buffers()) + [torch.cuda.get_rng_state()]
 
 
 def check(model, sizes=(4096,) * 5, captures=1, budget=0.6, scaled=False, **options):
@@ -94,16 +77,7 @@ def test_copies_are_captured():
 def test_two_steps_at_once_and_a_retained_graph():
     model, ((x, y),) = network(), batches((4096,))
     step = remat_torch_plan.plan(model, nn.MSELoss(), (x, y), 0.6, work=20000, cuda_graph=True)
-    wanted = torch.autograd.grad(nn.functional.mse_loss(model(x), y), list(model.parameters()))
-    step(x, y).backward()
-    model.zero_grad()
-    first = step(x, y)
-    with pytest.warns(remat_torch_plan.PlanWarning, match="earlier step"):
-        second = step(x, y)
-    for loss in (second, first):
-        found = torch.autograd.grad(loss, list(model.parameters()), retain_graph=loss is first)
-        assert all(map(torch.equal, found, wanted))
-    assert all(map(torch.equal, torch.autograd.grad(first, list(model.parameters())), wanted))
+    assert_two_captured_steps_at_once(step, model, x, y)
 
 
 def test_a_gradient_outlives_its_step():

@@ -29,11 +29,11 @@
 
 #include "command_line.hpp"
 #include "remat/bound/turnaround.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/registry.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/solver/concepts.hpp"
 #include "remat/solver/frontier.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/csv.hpp"
 
 namespace {

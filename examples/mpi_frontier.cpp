@@ -9,9 +9,8 @@
 #include <exception>
 #include <vector>
 
-#include "remat/distribute/communicator.hpp"
 #include "remat/distribute/mpi_crew.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/solver/frontier.hpp"

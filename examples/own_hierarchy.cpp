@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "remat/hierarchy/hierarchy.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 

@@ -6,10 +6,10 @@
 #include <iostream>
 #include <string_view>
 
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/checkmate.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 
 struct counting_backend {
   static constexpr std::string_view name = "counting";

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/mip/branch_and_bound.hpp"

@@ -6,10 +6,9 @@
 #include <iostream>
 #include <vector>
 
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 
 /// Bag v holds v and all earlier vertices that have a neighbour from v on. Each edge lies in the bag of its later end,
 /// and the bags of a vertex follow one another.

@@ -4,7 +4,7 @@
 #include <exception>
 #include <iostream>
 
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/automatic.hpp"
 
 int main(int argc, char** arguments) try {

@@ -21,7 +21,7 @@
 #include "command_line.hpp"
 #include "remat/bound/offload.hpp"
 #include "remat/bound/turnaround.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "support/graph_files.hpp"
 #include "support/processor_time.hpp"
 

@@ -10,7 +10,7 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 
 // The turnaround bound: on real graphs at several budgets, and against size on a stack of transformer blocks (the

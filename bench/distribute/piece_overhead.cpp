@@ -15,9 +15,7 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
-#include "remat/distribute/communicator.hpp"
 #include "remat/distribute/mpi_crew.hpp"
 
 namespace {

@@ -21,7 +21,6 @@
 #include "command_line.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"

@@ -23,7 +23,7 @@
 
 #include "command_line.hpp"
 #include "remat/execute/fit_arena.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"

@@ -21,7 +21,7 @@
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/partition.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace {

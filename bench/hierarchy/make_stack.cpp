@@ -17,7 +17,7 @@
 
 #include "command_line.hpp"
 #include "remat/core/error.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "support/block_stack.hpp"
 
 namespace {

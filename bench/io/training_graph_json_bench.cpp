@@ -8,7 +8,7 @@
 #include <string>
 
 #include "google_benchmark.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 
 // Reading and validating a graph (text → graph → problem) against what nlohmann-json takes to parse the same text to
 // its DOM: compare `read_and_validate` with `nlohmann_dom` of the same graph.

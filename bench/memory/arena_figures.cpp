@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "remat/io/intervals_csv.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
+#include "remat/io/text.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/method/automatic.hpp"

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "remat/io/intervals_csv.hpp"
+#include "remat/io/text.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "google_benchmark.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/method/evict.hpp"

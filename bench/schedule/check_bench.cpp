@@ -6,7 +6,7 @@
 #include <string>
 
 #include "google_benchmark.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"

@@ -17,8 +17,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/io/schedule_json.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/csv.hpp"

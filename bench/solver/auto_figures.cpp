@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate.hpp"

@@ -10,8 +10,7 @@
 
 #include "google_benchmark.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
-#include "remat/io/chain_json.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/revolve.hpp"

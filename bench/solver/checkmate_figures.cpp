@@ -23,14 +23,14 @@
 
 #include "command_line.hpp"
 #include "remat/bound/turnaround.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/cbc.hpp"
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/method/checkmate/detail/rerun_limits.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/cbc.hpp"
 #include "remat/mip/command.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace {

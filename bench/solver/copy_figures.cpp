@@ -19,7 +19,7 @@
 
 #include "command_line.hpp"
 #include "remat/bound/offload.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
 #include "remat/schedule/simplify.hpp"

@@ -36,7 +36,7 @@
 
 #include "command_line.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/cbc.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/rockmate.hpp"

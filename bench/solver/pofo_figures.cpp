@@ -24,9 +24,9 @@
 #include <nlohmann/json.hpp>
 
 #include "command_line.hpp"
-#include "remat/chain/chain_graph.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/io/chain_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/pofo.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/refine/detail/copy_planner.hpp"

@@ -26,12 +26,12 @@
 #include "command_line.hpp"
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/io/pace.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
+#include "remat/io/text.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/treewidth/decompose.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
     python3 docs/packaging/single_header.py -o remat.hpp remat/method/exact.hpp    # one solver: less than half of it, faster to compile
 
 Each header stands where the preprocessor would first meet it. The result is header-only: it has no compiled form. Give a
-header of an optional package, such as remat/io/training_graph_json.hpp, and the result includes that package's headers.
+header of an optional package, such as remat/io/json.hpp, and the result includes that package's headers.
 Do not mix the result with the library's own headers in one program."""
 
 import argparse
@@ -15,7 +15,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-UMBRELLAS = ["remat/remat.hpp", "remat/solvers.hpp", "remat/execute.hpp"]
+UMBRELLAS = ["remat/remat.hpp", "remat/solvers.hpp", "remat/method/registry.hpp", "remat/execute.hpp"]
 INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"')
 ONLY_HEADER_ONLY = "#ifndef REMAT_SEPARATE_COMPILATION"
 

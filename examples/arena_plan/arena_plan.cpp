@@ -21,7 +21,7 @@
 #include <system_error>
 
 #include "remat/core/error.hpp"
-#include "remat/io/intervals_csv.hpp"
+#include "remat/io/text.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/render/table.hpp"

@@ -23,7 +23,7 @@
 #include "remat/cost/models.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/partition.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/dot.hpp"
 #include "remat/render/table.hpp"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat_plan/budget.hpp"
 
 namespace measure_link {

@@ -11,7 +11,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/execute/fit_arena.hpp"
-#include "remat/io/intervals_csv.hpp"
+#include "remat/io/text.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"

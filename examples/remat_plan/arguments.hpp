@@ -22,8 +22,8 @@
 #include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
-#include "remat/problem/host_link.hpp"
-#include "remat/schedule/streams.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/lifetime.hpp"
 #include "shared/program.hpp"
 
 namespace remat_plan {

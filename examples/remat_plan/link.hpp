@@ -13,7 +13,7 @@
 
 #include "budget.hpp"
 #include "remat/core/error.hpp"
-#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 #include "shared/trimmed.hpp"
 #include "shared/usage_error.hpp"
 

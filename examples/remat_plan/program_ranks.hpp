@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "arguments.hpp"
-#include "remat/core/crew.hpp"
+#include "remat/core/run.hpp"
 #include "remat/io/json.hpp"
 #include "remat/render/table.hpp"
 #include "shared/usage_error.hpp"
@@ -29,7 +29,6 @@
 #ifdef REMAT_HAVE_MPI
 #include <mpi.h>
 
-#include "remat/distribute/communicator.hpp"
 #include "remat/distribute/mpi_crew.hpp"
 #endif
 

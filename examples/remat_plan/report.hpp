@@ -20,7 +20,7 @@
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/partition.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/render/report_html.hpp"
 #include "remat/render/table.hpp"
 #include "remat/schedule/lifetime.hpp"

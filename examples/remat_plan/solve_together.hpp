@@ -13,7 +13,6 @@
 
 #include "outcome.hpp"
 #include "progress_line.hpp"
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/run.hpp"
 #include "remat/memory/plan.hpp"

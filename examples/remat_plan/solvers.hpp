@@ -19,7 +19,6 @@
 #include "remat/core/run.hpp"
 #include "remat/method/registry.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 #include "search.hpp"
 #include "solver_options.hpp"

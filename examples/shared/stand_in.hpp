@@ -23,7 +23,6 @@
 
 #include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
-#include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
 #if __has_include(<sys/mman.h>) && __has_include(<unistd.h>)

@@ -23,7 +23,7 @@
 #include <utility>
 
 #include "remat/execute/cuda.cuh"
-#include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "train/layers.hpp"
 #include "train/products.cuh"
 

@@ -15,7 +15,6 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/render/table.hpp"
 #include "remat_plan/budget.hpp"

@@ -22,7 +22,7 @@
 
 #include <Eigen/Core>
 
-#include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "train/layers.hpp"
 
 namespace train {

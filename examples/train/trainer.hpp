@@ -18,7 +18,7 @@
 #include "remat/core/id.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/host.hpp"
-#include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/execute/profile.hpp"
 #include "remat/graph/step_builder.hpp"
 #include "remat/problem/problem.hpp"

@@ -5,6 +5,3 @@
 /// The definitions of every declaration that needs nlohmann-json. In the compiled form (docs/compiled.md) exactly one
 /// source file of a program includes this.
 #include "remat/io/impl/json.hpp"
-#include "remat/io/impl/schedule_json.hpp"
-#include "remat/io/impl/training_graph_json.hpp"
-#include "remat/io/impl/unknown_keys_json.hpp"

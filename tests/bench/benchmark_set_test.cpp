@@ -13,7 +13,7 @@
 #include <string>
 
 #include "remat/core/error.hpp"
-#include "remat/io/schedule_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/bound/least_memory_within.hpp"
+#include "remat/solver/frontier.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,12 +10,11 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
-#include "remat/io/training_graph_json.hpp"
-#include "remat/method/evict_with_copies.hpp"
-#include "remat/problem/host_link.hpp"
+#include "remat/io/json.hpp"
+#include "remat/method/detail/evict_with_copies.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/solver/frontier.hpp"
 #include "support/exhaustive.hpp"
 #include "support/held_to_the_end.hpp"
 #include "support/random_graph.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/chain/chain_graph.hpp"
+#include "remat/chain/chain.hpp"
 
 #include <doctest/doctest.h>
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/answer.hpp"

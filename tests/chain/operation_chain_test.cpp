@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "remat/chain/chain_graph.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/method/revolve.hpp"

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "remat/problem/problem.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 
 struct my_options {
   int effort = 1;

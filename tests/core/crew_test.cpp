@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/core/crew.hpp"
+#include "remat/core/run.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/cost/concepts.hpp"
+#include "remat/graph/concepts.hpp"
 
 #include <doctest/doctest.h>
 

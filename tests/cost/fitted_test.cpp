@@ -23,9 +23,9 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/cost/concepts.hpp"
+#include "remat/graph/concepts.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace {

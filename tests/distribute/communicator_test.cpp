@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/distribute/communicator.hpp"
+#include "remat/distribute/mpi_crew.hpp"
 
 #include <doctest/doctest.h>
 

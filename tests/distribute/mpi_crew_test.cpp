@@ -16,9 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
-#include "remat/distribute/communicator.hpp"
+#include "remat/core/run.hpp"
 #include "support/ranks.hpp"
 
 using namespace remat;

@@ -14,11 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
-#include "remat/distribute/communicator.hpp"
+#include "remat/core/run.hpp"
 #include "remat/distribute/mpi_crew.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate.hpp"
@@ -30,7 +29,6 @@
 #include "remat/solver/frontier.hpp"
 #include "remat/treewidth/decompose.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 #include "support/answer.hpp"
 #include "support/ranks.hpp"
 

@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/error.hpp"
-#include "remat/distribute/communicator.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/core/run.hpp"
+#include "remat/distribute/mpi_crew.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/no_remat.hpp"

@@ -124,7 +124,7 @@ HARMLESS = {"dot", "for", "sed", "sha256sum"}
 
 # Blocks of C++ that are cut from no compiled file: (page, how the block begins, what stands before it). They are compiled with
 # --all: as they stand if nothing is before them, else in the braces that are left open.
-REMAT = '#include "remat/remat.hpp"\n#include "remat/solvers.hpp"\n#include "remat/execute.hpp"\n'
+REMAT = '#include "remat/remat.hpp"\n#include "remat/solvers.hpp"\n#include "remat/method/registry.hpp"\n#include "remat/execute.hpp"\n'
 HOST = REMAT + """#include <span>
 #include <stop_token>
 template <class T> void use(const T&);
@@ -141,7 +141,7 @@ FRAGMENTS = [  # REMAT, HOST and PROFILE: the library, a function for kernels of
     ("docs/architecture.md", "struct x_options {", REMAT + "namespace remat {"),
     ("docs/compiled.md", '#include "remat/src.hpp"', ""),
     ("docs/distribute.md", "int level = 0;", '#include <cstdio>\n#include <mpi.h>\n#include "remat/distribute/mpi_crew.hpp"\n'
-     '#include "remat/io/training_graph_json.hpp"\n' + REMAT + "int main(int argc, char** argv) {{"),
+     '#include "remat/io/json.hpp"\n' + REMAT + "int main(int argc, char** argv) {{"),
     ("docs/executor.md", "remat::launch_plan plan(graph, p", HOST),
     ("docs/executor.md", "remat::launch_options options;", HOST),
     ("docs/extending.md", "struct half_options", REMAT),

@@ -12,7 +12,7 @@
 
 #include "measure_link/link_measurement.hpp"
 #include "remat/core/error.hpp"
-#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat_plan/link.hpp"
 
 using namespace measure_link;

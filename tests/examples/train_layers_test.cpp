@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "remat/cost/models.hpp"
-#include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/run_step.hpp"
 #include "train/gpt.hpp"

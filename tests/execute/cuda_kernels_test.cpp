@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/execute/cuda_kernels.cuh"
+#include "remat/execute/cuda.cuh"
 
 #include <doctest/doctest.h>
 

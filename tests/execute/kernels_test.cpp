@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 
 #include <doctest/doctest.h>
 

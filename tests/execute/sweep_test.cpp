@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "remat/cost/models.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat_plan/solvers.hpp"
 #include "remat_run/stand_in_run.hpp"

@@ -24,7 +24,6 @@
 #include <utility>
 #include <vector>
 
-#include "remat/cost/concepts.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/concepts.hpp"
 #include "remat/graph/training_graph.hpp"

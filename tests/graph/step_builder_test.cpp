@@ -19,7 +19,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/run_step.hpp"
 

@@ -78,7 +78,7 @@ endforeach()
 file(WRITE "${SCRATCH}/main.cpp" [=[
 #include <iostream>
 
-#include "remat/solvers.hpp"
+#include "remat/method/registry.hpp"
 
 int main() {
   remat::for_each_solver(remat::branch_and_bound, [](const auto& row) { std::cout << row.name << ' '; });

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: BSL-1.0
-# cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp, solvers.hpp and
-# execute.hpp together include every public header that needs the standard library alone, and no other; solvers.hpp has
-# those of bound/, refine/, treewidth/, hierarchy/, mip/ and solver/ (but for what describes solvers and solutions), and
-# method/registry.hpp, which has those of method/; execute.hpp has those of memory/ and execute/. src.hpp includes every definition in impl/ that needs the standard
-# library alone, src_COMPONENT.hpp those of each further component. docs/README.md lists every public header, with a link, below
-# the heading of its room;
-# the headers to which docs/CHANGELOG.md sends users of earlier ones are there.
+# cmake -DINCLUDE=include/remat -DCOMPONENTS=.cmake/remat-components.cmake -P umbrella.cmake: remat.hpp, solvers.hpp,
+# execute.hpp and method/registry.hpp together include every public header that needs the standard library alone, and no
+# other. solvers.hpp is the planner: it has bound/, refine/, solver/ (but for the type of an answer) and the methods of
+# `planner`. method/registry.hpp, the list of all solvers, has every method, treewidth/, hierarchy/ and mip/. execute.hpp
+# has memory/, execute/ and io/text.hpp. src.hpp includes every definition in impl/ that needs the standard library
+# alone, src_COMPONENT.hpp those of each further component. docs/README.md lists every public header, with a link, below
+# the heading of its room; the headers to which docs/CHANGELOG.md sends users of earlier ones are there. There are at
+# most `most_public` of them: each is a page that users read, and that must not change.
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
+
+set(most_public 75)
+set(planner automatic chen evict exact no_remat offload refined revolve rotor)
 
 set(expected_remat)
 set(expected_solvers)
@@ -35,11 +39,16 @@ foreach(header IN LISTS headers)
   if(header STREQUAL "mip/command.hpp")
     continue()  # needs POSIX, and is in no umbrella
   endif()
-  if(header MATCHES "^method/" AND NOT header STREQUAL "method/registry.hpp")
-    list(APPEND expected_method/registry "${header}")
-  elseif(header MATCHES "^((bound|refine|treewidth|hierarchy|mip|method|solver)/|io/pace)" AND NOT header MATCHES "^solver/(concepts|solution|figures|chain_solution)\\.hpp$")
+  if(header MATCHES "^method/(.*)\\.hpp$" AND CMAKE_MATCH_1 IN_LIST planner)
     list(APPEND expected_solvers "${header}")
-  elseif(header MATCHES "^(memory|execute)/")
+  endif()
+  if(header STREQUAL "method/registry.hpp")
+    continue()
+  elseif(header MATCHES "^(method|treewidth|hierarchy|mip)/")
+    list(APPEND expected_method/registry "${header}")
+  elseif(header MATCHES "^(bound|refine|solver)/" AND NOT header STREQUAL "solver/solution.hpp")
+    list(APPEND expected_solvers "${header}")
+  elseif(header MATCHES "^(memory|execute)/|^io/text\\.hpp$")
     list(APPEND expected_execute "${header}")
   else()
     list(APPEND expected_remat "${header}")
@@ -56,7 +65,7 @@ foreach(umbrella remat solvers execute src method/registry ${compiled_components
   set(extra ${included})
   list(REMOVE_ITEM extra ${expected_${umbrella}})
   if(umbrella STREQUAL "method/registry")
-    list(FILTER extra INCLUDE REGEX "^method/")
+    list(FILTER extra EXCLUDE REGEX "/detail/")
   endif()
   foreach(header IN LISTS missing)
     message(SEND_ERROR "${umbrella}.hpp lacks:  #include \"remat/${header}\"")
@@ -68,6 +77,10 @@ endforeach()
 
 set(public ${headers})
 list(FILTER public EXCLUDE REGEX "/(detail|impl)/")
+list(LENGTH public count)
+if(count GREATER most_public)
+  message(SEND_ERROR "${count} public headers; at most ${most_public}: put what is always used together on one page")
+endif()
 file(READ "${INCLUDE}/../../docs/README.md" page)
 string(REGEX MATCHALL "\\| \\[[^]]+\\]\\(\\.\\./include/remat/[^)]+\\) \\|" listed "${page}")
 list(TRANSFORM listed REPLACE ".*/include/remat/([^)]+)\\).*" "\\1")

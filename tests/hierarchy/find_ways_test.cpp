@@ -19,7 +19,7 @@
 
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/partition.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"

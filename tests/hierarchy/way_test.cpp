@@ -15,7 +15,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "support/data.hpp"

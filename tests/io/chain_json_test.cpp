@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/io/chain_json.hpp"
+#include "remat/io/json.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/io/intervals_csv.hpp"
+#include "remat/io/text.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/io/pace.hpp"
+#include "remat/io/text.hpp"
 
 #include <doctest/doctest.h>
 

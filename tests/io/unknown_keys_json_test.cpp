@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/io/unknown_keys_json.hpp"
+#include "remat/io/json.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "remat/io/json.hpp"
 
 using namespace remat;
 

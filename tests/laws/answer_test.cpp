@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "laws/solvers.hpp"
-#include "remat/chain/chain_graph.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/cost/models.hpp"

@@ -14,7 +14,6 @@
 
 #include "remat/bound/detail/moment_joint.hpp"
 #include "remat/bound/least_memory.hpp"
-#include "remat/bound/least_memory_within.hpp"
 #include "remat/bound/offload.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/chain/chain.hpp"

@@ -17,7 +17,6 @@
 #include "remat/method/registry.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace remat::test {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "remat/memory/plan.hpp"
+#include "remat/memory/check.hpp"
 
 #include <doctest/doctest.h>
 
@@ -21,9 +22,8 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/io/intervals_csv.hpp"
-#include "remat/io/training_graph_json.hpp"
-#include "remat/memory/check.hpp"
+#include "remat/io/json.hpp"
+#include "remat/io/text.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/schedule/check.hpp"

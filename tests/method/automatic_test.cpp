@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "remat/chain/chain_graph.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/no_remat.hpp"
@@ -26,7 +26,7 @@
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/portfolio/detail/driver.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/data.hpp"
 #include "support/failing_backend.hpp"
 #include "support/long_run.hpp"

@@ -17,7 +17,7 @@
 #include "remat/method/checkmate/detail/checkmate_model.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/answer.hpp"
 #include "support/data.hpp"
 #include "support/exhaustive.hpp"

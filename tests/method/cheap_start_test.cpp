@@ -9,7 +9,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "remat/chain/chain_graph.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/revolve.hpp"

@@ -8,10 +8,9 @@
 #include <stop_token>
 #include <vector>
 
-#include "remat/io/chain_json.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/no_remat.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/answer.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"

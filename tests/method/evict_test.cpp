@@ -17,9 +17,9 @@
 
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"

@@ -13,7 +13,7 @@
 #include "remat/refine/detail/least_peak.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
 

@@ -16,7 +16,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/automatic.hpp"
-#include "remat/method/evict_with_copies.hpp"
+#include "remat/method/detail/evict_with_copies.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/rockmate.hpp"

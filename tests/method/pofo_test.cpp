@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "remat/chain/chain_graph.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/io/chain_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/pofo/detail/backlog_program.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/schedule/simplify.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/exhaustive.hpp"
 #include "support/random_graph.hpp"
 

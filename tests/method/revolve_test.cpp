@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "remat/chain/chain_graph.hpp"
+#include "remat/chain/chain.hpp"
 #include "remat/cost/models.hpp"
-#include "remat/io/chain_json.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/no_remat.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/answer.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "remat/hierarchy/detail/way_cache.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/refined.hpp"
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 #include "support/answer.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"

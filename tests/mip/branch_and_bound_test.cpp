@@ -10,7 +10,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 #include "support/random_mip.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 
 #include <doctest/doctest.h>
 

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "remat/core/crew.hpp"
+#include "remat/core/run.hpp"
 #include "remat/method/no_remat.hpp"
 #include "support/data.hpp"
 

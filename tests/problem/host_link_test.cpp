@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 
 #include <doctest/doctest.h>
 

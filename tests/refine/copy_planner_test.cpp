@@ -11,7 +11,6 @@
 #include "remat/method/evict.hpp"
 #include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/engine_times.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
 #include "support/random_graph.hpp"

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
+#include "remat/core/run.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/data.hpp"

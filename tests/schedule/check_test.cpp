@@ -20,8 +20,7 @@
 
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/io/schedule_json.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "support/copy_schedules.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/schedule/engine_times.hpp"
+#include "remat/schedule/check.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,6 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/schedule/check.hpp"
 #include "support/copy_schedules.hpp"
 #include "support/random_graph.hpp"
 

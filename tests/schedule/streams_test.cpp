@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/schedule/streams.hpp"
+#include "remat/schedule/lifetime.hpp"
 
 #include <doctest/doctest.h>
 
@@ -18,9 +18,7 @@
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/engine.hpp"
-#include "remat/schedule/engine_times.hpp"
-#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/schedule.hpp"
 #include "support/copy_schedules.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"

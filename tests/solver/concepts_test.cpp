@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/solver/concepts.hpp"
+#include "remat/solver/solution.hpp"
 
 #include <doctest/doctest.h>
 

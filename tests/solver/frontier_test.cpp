@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
+#include "remat/method/detail/evict_with_copies.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/evict_with_copies.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/schedule/check.hpp"

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "remat/cost/models.hpp"
-#include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 

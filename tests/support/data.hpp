@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "remat/chain/chain.hpp"
-#include "remat/io/chain_json.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace remat::test {

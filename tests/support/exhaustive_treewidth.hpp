@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/treewidth/undirected_graph.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 
 namespace remat::test {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/crew.hpp"
+#include "remat/core/run.hpp"
 
 namespace remat::test {
 

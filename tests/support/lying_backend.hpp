@@ -5,7 +5,6 @@
 #include <random>
 #include <string_view>
 
-#include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
 namespace remat::test {

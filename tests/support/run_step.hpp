@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
-#include "remat/execute/kernels.hpp"
+#include "remat/execute/launch_plan.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/problem/problem.hpp"
 

@@ -5,7 +5,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-#include "remat/treewidth/boost_edges.hpp"
+#include "remat/graph/boost_view.hpp"
 
 #include <doctest/doctest.h>
 

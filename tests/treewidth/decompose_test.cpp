@@ -8,7 +8,7 @@
 #include <stop_token>
 #include <string>
 
-#include "remat/io/pace.hpp"
+#include "remat/io/text.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive_treewidth.hpp"

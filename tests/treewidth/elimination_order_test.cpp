@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "remat/treewidth/detail/adjacency.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

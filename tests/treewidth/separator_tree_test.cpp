@@ -9,7 +9,6 @@
 
 #include "remat/treewidth/detail/elimination_order.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 
 using namespace remat;
 using namespace remat::detail;

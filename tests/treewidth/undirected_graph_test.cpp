@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/treewidth/undirected_graph.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"
 

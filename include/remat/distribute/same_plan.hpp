@@ -7,15 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
-#include "remat/distribute/communicator.hpp"
+#include "remat/core/run.hpp"
 #include "remat/distribute/detail/same_plan_exchange.hpp"
 #include "remat/distribute/mpi_crew.hpp"
 #include "remat/problem/digest.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {

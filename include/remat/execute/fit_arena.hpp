@@ -6,7 +6,6 @@
 
 #include "remat/memory/plan.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {

@@ -10,11 +10,10 @@
 #include <optional>
 #include <type_traits>
 
-#include "remat/cost/concepts.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/host.hpp"
-#include "remat/problem/host_link.hpp"
+#include "remat/graph/concepts.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/simplify.hpp"
 

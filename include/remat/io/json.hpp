@@ -12,7 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "remat/chain/chain.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/error.hpp"
+#include "remat/cost/models.hpp"
+#include "remat/graph/training_graph.hpp"
+#include "remat/problem/problem.hpp"
+#include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -209,6 +215,137 @@ class json_value::children {
   const json_document* document_;
   std::uint32_t container_;
 };
+
+/// The graph in a parsed file of the format "training-graph", version 1.
+///
+/// Keys that the format does not name are ignored. `time_us`, in microseconds, becomes seconds. Optional keys that are
+/// missing have their defaults. This function checks types, ranges, ids and the producers of tensors; the order of the
+/// operations, and so cycles, are checked when a `problem` is built (see `read_training_step`). O(document) time.
+/// Throws `bad_file` with the file, the JSON pointer, the value found and the value expected.
+[[nodiscard]] training_graph to_training_graph(const json_document& document);
+
+/// Reads a training graph from a file. See `to_training_graph`.
+[[nodiscard]] training_graph read_training_graph(const std::filesystem::path& path);
+
+/// The text of a training graph's file, which `to_training_graph` reads back to the same graph.
+///
+/// Figures that are not known are left out. Bytes of names that are not UTF-8 are replaced. Two figures are rounded if
+/// the format has no number for them: `bytes_accessed` to a whole number, and seconds to the nearest value that a
+/// `time_us` gives, which differs by at most one unit in the last place. What was read from a file is never rounded.
+/// O(operations + tensors + reads and writes) time. Throws `bad_cost` for a figure that is negative or infinite.
+[[nodiscard]] std::string to_json(const training_graph& graph);
+
+/// Writes a training graph to a file, over the old content. Throws `bad_file` if that fails. See `to_json`.
+void write_training_graph(const std::filesystem::path& path, const training_graph& graph);
+
+/// A training graph with its costs and its `problem`: read, validated, and ready to be solved.
+struct training_step {
+  training_graph graph;  ///< the graph as the file states it
+  cost_spec cost;        ///< the cost model of the operations
+  problem instance;      ///< the problem without a budget: use `instance.with_budget(…)`
+  /// The baseline's peak that the file states, if any. `instance.graph().baseline_peak` is computed from the graph.
+  std::optional<std::int64_t> stated_peak_bytes;
+};
+
+/// The graph in a parsed file, its costs, and the `problem` built from both.
+///
+/// `cost` is a SPEC of `parse_cost`; if it is empty, `default_cost` chooses.
+/// Throws `bad_argument` for an unusable SPEC, and `bad_file` for every defect of the file, also for those that are
+/// found when the problem is built: a cycle, a tensor that is read before it is made, a cost that is missing or not
+/// finite.
+[[nodiscard]] training_step to_training_step(const json_document& document, std::string_view cost = {});
+
+/// Reads and validates a training graph. See `to_training_step`.
+///
+///     const training_step step = read_training_step("gpt2.json");
+///     const solution s = evict(step.instance.with_budget(step.instance.graph().baseline_peak / 2));
+[[nodiscard]] training_step read_training_step(const std::filesystem::path& path, std::string_view cost = {});
+
+/// The chain in a parsed file of the format "remat-chain", version 1. Keys that the format does not name are ignored.
+///
+/// Budgets are fractions of `store_all_peak_bytes`, so a file is refused if it states another value than its stages
+/// give. O(document) time. Throws `bad_file` with the file, a JSON pointer, the error and the expected value.
+[[nodiscard]] inline chain to_chain(const json_document& document) {
+  document.require_format("remat-chain", 1);
+  const json_value root = document.root();
+  std::string name(root.at("name").string());
+  const std::int64_t input_bytes = root.at("input_bytes").bytes();
+  const json_value list = root.at("stages");
+  std::vector<chain_stage> stages;
+  stages.reserve(list.elements().size());
+  for (const json_value::member& element : list.elements()) {
+    const json_value& stage = element.value;
+    stages.push_back({stage.at("forward_time").amount(), stage.at("backward_time").amount(),
+                      stage.at("output_bytes").bytes(), stage.at("saved_bytes").bytes(),
+                      stage.at("forward_overhead_bytes").bytes(), stage.at("backward_overhead_bytes").bytes()});
+  }
+  std::optional<chain> built;
+  try {
+    built.emplace(std::move(name), input_bytes, std::move(stages));
+  } catch (const error& e) {  // bad_graph, bad_cost
+    throw bad_file(document.file(), "/stages", e.what());
+  }
+  if (const auto peak = root.find("store_all_peak_bytes"); peak && peak->bytes() != built->store_all_peak_bytes())
+    peak->fail_as(std::to_string(built->store_all_peak_bytes()) + ", which the stages give");
+  return *std::move(built);
+}
+
+/// Reads a chain from a file. See `to_chain`.
+[[nodiscard]] inline chain read_chain(const std::filesystem::path& path) { return to_chain(json_document::read(path)); }
+
+/// The content of a schedule file.
+struct schedule_file {
+  std::string graph;                              ///< name of the graph
+  std::string solver;                             ///< name of the solver that made the schedule
+  std::optional<std::int64_t> budget_bytes{};     ///< the budget of the solve; empty: not stated
+  std::optional<std::int64_t> peak_bytes{};       ///< the schedule's peak; empty: not stated
+  schedule plan{};                                ///< the steps of the schedule
+  std::optional<std::int64_t> host_peak_bytes{};  ///< the peak of copies on the host; empty: not stated
+  std::optional<host_link> link{};                ///< the link of the solve; only beside copies
+  std::optional<double> time{};                   ///< the schedule's time with `link`; only beside copies
+
+  friend bool operator==(const schedule_file&, const schedule_file&) = default;
+};
+
+/// The schedule in a parsed file of the format "training-schedule", version 1 or 2. Only version 2 has copies to the
+/// host, the link over which they go, and the time.
+///
+/// All keys but `graph` and `steps` may be missing or null, and so may the parts of `link`, which then have the values
+/// of a default `host_link`. This function does not look at the graph: `check` says whether the ids are the graph's,
+/// the steps legal, and the peaks and the time true. O(document) time. Throws `bad_file` with the file, the JSON
+/// pointer, the value found and the value expected.
+[[nodiscard]] schedule_file to_schedule(const json_document& document);
+
+/// Reads a schedule from a file. See `to_schedule`.
+[[nodiscard]] schedule_file read_schedule(const std::filesystem::path& path);
+
+/// The text of a schedule file, which `to_schedule` reads back to the same value. Unknown numbers are left out. A
+/// schedule without copies is written as version 1, without `link` and `time`.
+/// Bytes of names that are not UTF-8 are replaced. O(steps) time.
+[[nodiscard]] std::string to_json(const schedule_file& file);
+
+/// Writes a schedule to a file, over the old content. Throws `bad_file` if that fails.
+void write_schedule(const std::filesystem::path& path, const schedule_file& file);
+
+/// A key of a file that its format does not name.
+struct unknown_key {
+  std::string key{};           ///< the key
+  std::string where{};         ///< JSON pointer of the first object that has it
+  std::size_t objects = 0;     ///< number of objects of that kind that have it
+  std::string_view nearest{};  ///< the most similar key that the format names there
+
+  /// Returns one line for people about the key of `file`.
+  [[nodiscard]] std::string message(std::string_view file) const;
+};
+
+/// The keys of a training graph, a chain or a schedule that its format does not name: readers ignore them. Each key is
+/// listed once for each kind of object, in the order of the file. Objects whose content is free, such as `source`, are
+/// not looked at. Empty for other formats. A value of the wrong kind is passed over: readers refuse it.
+///
+///     for (const unknown_key& u : unknown_keys(document)) std::cerr << u.message(document.file()) << '\n';
+///
+/// O(keys · known keys of the format) time.
+[[nodiscard]] std::vector<unknown_key> unknown_keys(const json_document& document);
 
 }  // namespace REMAT_NAMESPACE
 

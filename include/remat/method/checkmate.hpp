@@ -9,10 +9,9 @@
 
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {

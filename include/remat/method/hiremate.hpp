@@ -13,15 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/hierarchy/partition.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {

@@ -6,7 +6,6 @@
 #include <tuple>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"

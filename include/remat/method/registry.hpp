@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+/// \file
+/// The list of all solvers, those of the papers, too, with what their programs take and give: hierarchies, tree
+/// decompositions and integer programs. It needs the standard library alone. `checkmate_with` and `hiremate_with` take
+/// a MIP backend; `remat/method/cbc.hpp` has `checkmate` and `hiremate`, the same two on COIN-OR CBC, and needs that
+/// package. `remat/mip/command.hpp`, which needs POSIX, is left out.
+
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 
+#include "remat/hierarchy/hierarchy.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/checkmate.hpp"
 #include "remat/method/chen.hpp"
+#include "remat/method/detail/evict_with_copies.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/evict_with_copies.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/no_remat.hpp"
@@ -21,7 +29,9 @@
 #include "remat/method/rotor.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
+#include "remat/treewidth/decompose.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 
 namespace REMAT_NAMESPACE {
 

@@ -10,7 +10,6 @@
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {

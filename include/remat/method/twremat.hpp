@@ -9,10 +9,8 @@
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 
 namespace REMAT_NAMESPACE {
 

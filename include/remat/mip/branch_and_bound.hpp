@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <string_view>
 
-#include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
 namespace REMAT_NAMESPACE {

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
 namespace REMAT_NAMESPACE {

@@ -5,7 +5,6 @@
 #include <limits>
 #include <span>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -43,7 +42,7 @@ struct refine_result {
 /// Throws `bad_argument` unless `starts` holds at least one schedule and each is legal, within the budget of `p`
 /// and without copies to the host, and for a lower bound that is NaN. The result has passed the exact checker. Work:
 /// `work_of::move` for each move; a work limit is never exceeded. Throws `std::bad_alloc` only before the first round.
-/// A search for one round is a piece (`core/crew.hpp`), which a crew may run if rounds are long: for a seed and a work
+/// A search for one round is a piece (`core/run.hpp`), which a crew may run if rounds are long: for a seed and a work
 /// limit the result is the same for any number of threads and any crew. Cancellation: polls every 32 moves, and within
 /// a move every 4096 steps of a search. `on_progress` is called between moves on the calling thread.
 [[nodiscard]] refine_result refine(const problem& p, std::span<const schedule> starts,

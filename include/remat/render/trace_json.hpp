@@ -14,7 +14,6 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "remat/schedule/streams.hpp"
 
 namespace REMAT_NAMESPACE {
 

@@ -12,13 +12,37 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/solver/concepts.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
+
+/// Options of `least_memory_within`.
+struct least_memory_within_options {
+  std::uint32_t budgets = 12;  ///< the most budgets that are tried; each more halves what the bound may still gain
+  /// As in `turnaround_options`, for a second bisection above what the first one has proven. 12 takes some seconds on
+  /// some hundred operations, and raises the bound by a fifth to a third where a good part of the step runs again.
+  std::uint32_t chain_moments = 0;
+  run_control run{};  ///< `stop` and `time_limit` end the search; the other fields are not used
+
+  /// For the limits of `run`: with chains of moments if its time is limited, as they may take long.
+  [[nodiscard]] static least_memory_within_options under(const run_control& run) {
+    return {.chain_moments = run.has_time_limit() ? 12U : 0U, .run = run};
+  }
+};
+
+/// Returns a lower bound, in bytes, on the peak of every schedule that takes at most `max_time`, in the cost model's
+/// unit: what `least_memory_bound` is for any time.
+///
+/// A lower bound on the time of all schedules within a budget (`turnaround_bound`, or `offload_bound` if the problem
+/// has a link) that exceeds `max_time` proves that every schedule that is fast enough has a higher peak. Bisection
+/// between `least_memory_bound` and the listed order's peak, or the budget of `p` if that is smaller, finds the largest
+/// budget with such a proof, nearly; it ends at intervals below a thousandth. If the proof holds for the budget of `p`,
+/// the result is that budget plus 1; `problem::unlimited` if no schedule at all is fast enough. Whatever ends the
+/// search, the result is a bound. One search of a bound for each budget. Throws `bad_argument` for a NaN.
+[[nodiscard]] std::int64_t least_memory_within(const problem& p, double max_time,
+                                               const least_memory_within_options& options = {});
 
 /// \file
 /// Searches over budgets that use a solver as a part: the frontier (the least time for each budget), and the dual
@@ -78,7 +102,7 @@ using problem_solver = std::function<solution(const problem&, const run_control&
 /// All trade-offs in one call: the answer of `solve` for each budget, in the order of `budgets`. More memory never
 /// takes more time: a faster schedule for a smaller budget answers for the larger one, too (`carry_over_budgets`).
 ///
-/// `solve(problem, run)` returns a `solution`. The budgets are independent pieces (`core/crew.hpp`): `run.threads` of
+/// `solve(problem, run)` returns a `solution`. The budgets are independent pieces (`core/run.hpp`): `run.threads` of
 /// them are solved at the same time, so that `solve` is called by several threads at once, or as many as `run.crew` has
 /// members. Other processes solve budgets if `solver` is not empty and their crew has the kind
 /// `frontier_points(solver, …)` with the same function. Each budget gets an equal share of the limit of work, and its

@@ -4,10 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 
 namespace REMAT_NAMESPACE {
 

@@ -20,7 +20,7 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/mip/branch_and_bound.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "remat/chain/detail/chain_search.hpp"
-#include "remat/core/crew.hpp"
+#include "remat/core/run.hpp"
 #include "remat/hierarchy/partition.hpp"
 #include "remat/method/hiremate.hpp"
 #include "remat/method/hiremate/impl/chains.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/schedule/check.hpp"

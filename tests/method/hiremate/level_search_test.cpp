@@ -17,7 +17,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
-#include "remat/io/training_graph_json.hpp"
+#include "remat/io/json.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/hiremate/detail/level_problem.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"

@@ -23,7 +23,6 @@
 #include "remat/treewidth/detail/elimination_order.hpp"
 #include "remat/treewidth/detail/separator_tree.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 #include "support/random_graph.hpp"
 
 using namespace remat;

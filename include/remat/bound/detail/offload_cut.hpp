@@ -15,7 +15,7 @@
 #include "remat/bound/detail/moment_network.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/id.hpp"
-#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

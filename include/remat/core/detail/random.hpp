@@ -10,7 +10,7 @@ namespace REMAT_NAMESPACE::detail {
 /// The source of random numbers of every solver: xorshift64* \cite vigna2016xorshift, the same sequence on every
 /// machine for a seed. Eight bytes of state; not for cryptography.
 ///
-/// The seeds of random *kernels* are a contract of their own: see `kernel_seed` in `remat/execute/kernels.hpp`.
+/// The seeds of random *kernels* are a contract of their own: see `kernel_seed` in `remat/execute/launch_plan.hpp`.
 class random_source {
  public:
   /// Begins the sequence of a seed.

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "remat/core/error.hpp"
-#include "remat/execute/kernels.hpp"
 #include "remat/execute/launch_plan.hpp"
 
 namespace REMAT_NAMESPACE::detail {

@@ -9,7 +9,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
 

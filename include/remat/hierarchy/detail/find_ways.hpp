@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/spent_share.hpp"
 #include "remat/core/run.hpp"

@@ -4,13 +4,27 @@
 #include "remat/io/json.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/id.hpp"
+#include "remat/core/option.hpp"
+#include "remat/graph/detail/label.hpp"
 #include "remat/io/detail/files.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -295,6 +309,484 @@ REMAT_INLINE json_value json_value::at(std::string_view key) const {
   const std::uint32_t place = place_of(key);
   if (place == 0) fail("the key \"" + std::string(key) + "\" is missing");
   return {*document_, place};
+}
+
+namespace detail::training_graph_json {
+
+/// Reads one training graph.
+class reader {
+ public:
+  explicit reader(const json_document& document) : document_(document) {}
+
+  training_graph read() {
+    document_.require_format("training-graph", 1);
+    const json_value root = document_.root();
+    graph_ = training_graph(std::string(root.at("name").string()));
+    if (const auto source = root.find("source")) (void)source->members();
+    for (const json_value::member& m : root.at("tensors").elements()) read_tensor(m.value);
+    producer_.assign(graph_.num_tensors(), none);
+    for (const json_value::member& m : root.at("operations").elements()) read_operation(m.value);
+    for (const json_value::member& m : root.at("outputs").elements()) graph_.add_final_output(tensor_of(m.value));
+    std::size_t t = 0;
+    for (const json_value::member& m : root.at("tensors").elements()) {
+      if (producer_[t] == none && !graph_.always_resident(static_cast<tensor_id>(t)))
+        m.value.fail(shown(static_cast<tensor_id>(t)) +
+                     " is written by no operation; only the kinds parameter and input have no producer");
+      ++t;
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+
+  [[nodiscard]] std::string shown(tensor_id t) const { return label(t) + " (" + printable(graph_.name(t)) + ")"; }
+  [[nodiscard]] tensor_id tensor_of(const json_value& id) const {
+    return static_cast<tensor_id>(id.id(graph_.num_tensors(), "tensors"));
+  }
+
+  /// Throws unless the id of the element at `position` is `position`.
+  static void check_id(const json_value& id, std::size_t position) {
+    constexpr std::int64_t smallest = std::numeric_limits<std::int64_t>::min();
+    if (id.integer(smallest, largest, "an integer, the position in the list") != static_cast<std::int64_t>(position))
+      id.fail_as(std::to_string(position) + "; ids are 0, 1, 2, … in order, each once");
+  }
+
+  void read_tensor(const json_value& element) {
+    check_id(element.at("id"), graph_.num_tensors());
+    const json_value bytes = element.at("bytes");
+    tensor_spec spec{std::string(element.at("name").string()), bytes.bytes(), kind_of(element.at("kind"))};
+    if (spec.kind != tensor_kind::parameter && spec.kind != tensor_kind::input) {
+      if (spec.bytes > largest - total_) bytes.fail_as("smaller: all sizes up to here exceed 2^63 − 1 bytes together");
+      total_ += spec.bytes;
+    }
+    if (const auto dtype = element.find("dtype")) (void)dtype->string();
+    if (const auto shape = element.find("shape"))
+      for (const json_value::member& extent : shape->elements())
+        (void)extent.value.integer(0, largest, "an extent, an integer that is not negative");
+    graph_.add_tensor(std::move(spec));
+  }
+
+  static tensor_kind kind_of(const json_value& value) {
+    const std::string_view text = value.string();
+    if (text == "activation") return tensor_kind::activation;
+    if (text == "gradient") return tensor_kind::gradient;
+    if (text == "saved") return tensor_kind::saved;
+    if (text == "parameter") return tensor_kind::parameter;
+    if (text == "input") return tensor_kind::input;
+    value.fail_as("parameter, input, activation, gradient or saved");
+  }
+
+  static op_phase phase_of(const json_value& value) {
+    const std::string_view text = value.string();
+    if (text == "forward") return op_phase::forward;
+    if (text == "backward") return op_phase::backward;
+    if (text == "loss") return op_phase::loss;
+    value.fail_as("forward, loss or backward");
+  }
+
+  void read_operation(const json_value& element) {
+    check_id(element.at("id"), graph_.num_operations());
+    operation_spec spec;
+    spec.name = element.at("name").string();
+    const json_value inputs = element.at("inputs"), outputs = element.at("outputs");
+    spec.inputs.reserve(inputs.size());
+    for (const json_value::member& m : inputs.elements()) spec.inputs.push_back(tensor_of(m.value));
+    spec.outputs.reserve(outputs.size());
+    for (const json_value::member& m : outputs.elements()) spec.outputs.push_back(written(m.value, spec));
+    if (const auto phase = element.find("phase")) spec.phase = phase_of(*phase);
+    if (const auto flops = element.find("flops")) spec.flops = flops->amount();
+    if (const auto bytes = element.find("bytes_accessed")) spec.bytes_accessed = static_cast<double>(bytes->bytes());
+    if (const auto time = element.find("time_us")) spec.seconds = time->amount() * 1e-6;
+    if (const auto workspace = element.find("workspace_bytes")) {
+      spec.workspace = workspace->bytes();
+      if (spec.workspace > largest - total_)
+        workspace->fail_as("smaller: it and the sizes of all tensors exceed 2^63 − 1 bytes together");
+    }
+    if (const auto same = element.find("deterministic")) spec.deterministic = same->boolean();
+    if (const auto again = element.find("recomputable")) spec.recomputable = again->boolean();
+    if (const auto shapes = element.find("inputs_shape_only"))
+      for (const json_value::member& m : shapes->elements()) (void)tensor_of(m.value);
+    graph_.add_operation(std::move(spec));
+  }
+
+  /// Returns the tensor `at`, which the present operation writes; `spec` has its name and its inputs.
+  tensor_id written(const json_value& at, const operation_spec& spec) {
+    const auto operation = static_cast<std::uint32_t>(graph_.num_operations());
+    const tensor_id t = tensor_of(at);
+    if (std::find(spec.inputs.begin(), spec.inputs.end(), t) != spec.inputs.end() && !graph_.always_resident(t))
+      at.fail("operation " + std::to_string(operation) + " (" + printable(spec.name) + ") reads and writes " +
+              shown(t) +
+              ", which is a cycle; an operation that works in place must write a tensor of its own, of the same bytes");
+    if (graph_.always_resident(t))
+      at.fail(shown(t) + " is a parameter or an input and has no producer, but operation " + std::to_string(operation) +
+              " writes it");
+    std::uint32_t& producer = producer_[index(t)];
+    if (producer == operation)
+      at.fail("operation " + std::to_string(operation) + " lists " + shown(t) + " twice; it must list it once");
+    if (producer != none && graph_.kind(t) != tensor_kind::gradient)
+      at.fail("operations " + std::to_string(producer) + " and " + std::to_string(operation) + " both write " +
+              shown(t) + "; only a tensor of the kind gradient may have several producers");
+    producer = operation;
+    return t;
+  }
+
+  const json_document& document_;
+  training_graph graph_;
+  std::vector<std::uint32_t> producer_;  // the last operation that writes each tensor
+  std::int64_t total_ = 0;               // the sum of all counted sizes
+};
+
+}  // namespace detail::training_graph_json
+
+namespace detail::training_graph_json {
+
+[[nodiscard]] inline std::string_view name_of(tensor_kind kind) {
+  constexpr std::array<std::string_view, 5> names{"parameter", "input", "activation", "gradient", "saved"};
+  return names[static_cast<std::size_t>(kind)];
+}
+[[nodiscard]] inline std::string_view name_of(op_phase phase) {
+  return phase == op_phase::forward ? "forward" : phase == op_phase::loss ? "loss" : "backward";
+}
+
+/// The microseconds that the reader turns into `seconds`, or else into the nearest number that it can make.
+[[nodiscard]] inline double microseconds(double seconds) {
+  const double guess = seconds * 1e6;
+  double best = guess;
+  for (const double to : {0.0, std::numeric_limits<double>::infinity()}) {
+    double near = guess;
+    for (int k = 0; k < 4; ++k, near = std::nextafter(near, to))
+      if (std::abs(near * 1e-6 - seconds) < std::abs(best * 1e-6 - seconds)) best = near;
+  }
+  return best;
+}
+
+/// The object of an operation, but for `figures` that are not known.
+[[nodiscard]] inline nlohmann::ordered_json to_object(const training_graph& graph, op_id o) {
+  const auto ids = [](std::span<const tensor_id> tensors) {
+    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    for (const tensor_id t : tensors) out.push_back(index(t));
+    return out;
+  };
+  nlohmann::ordered_json out{{"id", index(o)}, {"name", graph.name(o)}};
+  if (graph.phase(o) != op_phase::unknown) out["phase"] = name_of(graph.phase(o));
+  out["inputs"] = ids(graph.inputs(o));
+  out["outputs"] = ids(graph.outputs(o));
+  const auto add = [&](const char* key, double value) {
+    if (std::isnan(value)) return;
+    constexpr double exact = 9007199254740992.0;  // 2^53: whole numbers up to here have no point
+    if (!(value >= 0) || std::isinf(value))
+      throw bad_cost(label(graph, o) + ": " + key + " is " + std::to_string(value) +
+                     "; it must be finite and not negative");
+    if (value <= exact && value == std::floor(value))
+      out[key] = static_cast<std::int64_t>(value);
+    else
+      out[key] = value;
+  };
+  add("flops", graph.flops(o));
+  if (const double bytes = graph.bytes_accessed(o); bytes >= 0 && bytes < 9.2e18)
+    out["bytes_accessed"] = std::llround(bytes);
+  else
+    add("bytes_accessed", bytes);
+  add("time_us", microseconds(graph.measured_seconds(o)));
+  if (graph.workspace(o) != 0) out["workspace_bytes"] = graph.workspace(o);
+  if (!graph.deterministic(o)) out["deterministic"] = false;
+  if (!graph.recomputable(o)) out["recomputable"] = false;
+  return out;
+}
+
+}  // namespace detail::training_graph_json
+
+REMAT_INLINE training_graph to_training_graph(const json_document& document) {
+  return detail::training_graph_json::reader(document).read();
+}
+
+REMAT_INLINE training_graph read_training_graph(const std::filesystem::path& path) {
+  return to_training_graph(json_document::read(path));
+}
+
+REMAT_INLINE std::string to_json(const training_graph& graph) {
+  using nlohmann::ordered_json;
+  const auto text_of = [](const ordered_json& value) {
+    return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  };
+  std::string out = "{\"format\": \"training-graph\", \"version\": 1, \"name\": " + text_of(graph.name());
+  const auto add_list = [&](const char* key, std::size_t count, const auto& element) {
+    out += std::string(",\n\"") + key + "\": [";
+    for (std::size_t i = 0; i < count; ++i) out += (i == 0 ? "\n" : ",\n") + text_of(element(i));
+    out += "]";
+  };
+  namespace parts = detail::training_graph_json;
+  add_list("tensors", graph.num_tensors(), [&](std::size_t i) {
+    const auto t = static_cast<tensor_id>(i);
+    return ordered_json{
+        {"id", i}, {"name", graph.name(t)}, {"bytes", graph.bytes(t)}, {"kind", parts::name_of(graph.kind(t))}};
+  });
+  add_list("operations", graph.num_operations(),
+           [&](std::size_t i) { return parts::to_object(graph, static_cast<op_id>(i)); });
+  add_list("outputs", graph.final_outputs().size(),
+           [&](std::size_t i) { return ordered_json(index(graph.final_outputs()[i])); });
+  return out + "}\n";
+}
+
+REMAT_INLINE void write_training_graph(const std::filesystem::path& path, const training_graph& graph) {
+  detail::write_text(path, to_json(graph));
+}
+
+REMAT_INLINE training_step to_training_step(const json_document& document, std::string_view cost) {
+  std::optional<cost_spec> model;
+  if (!cost.empty()) model = parse_cost(cost);
+  training_graph graph = to_training_graph(document);
+  std::optional<std::int64_t> stated;
+  if (const auto baseline = document.root().find("baseline")) {
+    if (const auto peak = baseline->find("peak_bytes")) stated = peak->bytes();
+    if (const auto flops = baseline->find("flops")) (void)flops->amount();
+  }
+  if (!model) model = default_cost(graph);
+  try {
+    problem instance(graph, *model);
+    return {std::move(graph), *model, std::move(instance), stated};
+  } catch (const error& e) {  // bad_graph, bad_cost
+    throw bad_file(document.file(), "/operations", printable(e.what(), 1000));
+  }
+}
+
+REMAT_INLINE training_step read_training_step(const std::filesystem::path& path, std::string_view cost) {
+  return to_training_step(json_document::read(path), cost);
+}
+
+namespace detail::schedule_json {
+
+/// The value of `key`, if it is there and not null.
+[[nodiscard]] inline std::optional<json_value> stated(const json_value& object, std::string_view key) {
+  const auto value = object.find(key);
+  return value && value->kind() != json_value::type::null ? value : std::nullopt;
+}
+
+[[nodiscard]] inline std::optional<std::int64_t> stated_bytes(const json_value& object, std::string_view key) {
+  const auto value = stated(object, key);
+  return value ? std::optional(value->bytes()) : std::nullopt;
+}
+
+[[nodiscard]] inline host_link read_link(const json_value& object) {
+  (void)object.members();  // it must be an object
+  host_link link;
+  const auto read = [&](std::string_view key, double& part) {
+    const auto value = stated(object, key);
+    if (!value) return;
+    part = value->amount();
+    try {
+      require_valid(link);
+    } catch (const bad_argument&) {
+      value->fail_as("a positive speed, in bytes per unit of time");
+    }
+  };
+  read("out", link.out);
+  read("in", link.in);
+  read("latency", link.latency);
+  return link;
+}
+
+/// Reads one step. Copies need `version` 2.
+[[nodiscard]] inline step read_step(const json_value& element, std::int64_t version) {
+  const auto pair = element.elements();
+  if (pair.size() != 2) element.fail("has " + std::to_string(pair.size()) + " elements; a step is [name, id]");
+  auto it = pair.begin();
+  const json_value name = (*it).value;
+  const json_value id = (*++it).value;
+  const std::optional<step_kind> kind = enum_value<step_kind>(name.string());
+  if (kind == step_kind::compute) {
+    constexpr std::int64_t largest = (std::int64_t{1} << 31) - 1;
+    return step::compute(static_cast<op_id>(id.integer(0, largest, "an id, an integer from 0 to 2^31 − 1")));
+  }
+  if (!kind && version == 1) name.fail_as("\"compute\" or \"free\"");
+  if (!kind) name.fail_as("\"compute\", \"free\", \"offload\", \"prefetch\" or \"drop\"");
+  if (kind != step_kind::free && version == 1)
+    name.fail("is \"" + std::string(to_string(*kind)) + "\", which version 1 does not have; write \"version\": 2");
+  static_assert(step::max_tensors == std::size_t{1} << 29);
+  const auto t = static_cast<tensor_id>(id.integer(0, static_cast<std::int64_t>(step::max_tensors) - 1,
+                                                   "the id of a tensor, an integer from 0 to 2^29 − 1"));
+  switch (*kind) {
+    case step_kind::offload:
+      return step::offload(t);
+    case step_kind::prefetch:
+      return step::prefetch(t);
+    case step_kind::drop:
+      return step::drop(t);
+    default:
+      return step::free(t);
+  }
+}
+
+}  // namespace detail::schedule_json
+
+REMAT_INLINE schedule_file to_schedule(const json_document& document) {
+  namespace reading = detail::schedule_json;
+  const std::int64_t version = document.require_format("training-schedule", 1, 2);
+  const json_value root = document.root();
+  schedule_file file;
+  file.graph = root.at("graph").string();
+  if (const auto solver = reading::stated(root, "solver")) file.solver = solver->string();
+  file.budget_bytes = reading::stated_bytes(root, "budget_bytes");
+  file.peak_bytes = reading::stated_bytes(root, "peak_bytes");
+  if (version == 2) {
+    file.host_peak_bytes = reading::stated_bytes(root, "host_peak_bytes");
+    if (const auto link = reading::stated(root, "link")) file.link = reading::read_link(*link);
+    if (const auto time = reading::stated(root, "time")) file.time = time->amount();
+  }
+  const json_value steps = root.at("steps");
+  file.plan.steps.reserve(steps.elements().size());
+  for (const json_value::member& element : steps.elements())
+    file.plan.steps.push_back(reading::read_step(element.value, version));
+  return file;
+}
+
+REMAT_INLINE schedule_file read_schedule(const std::filesystem::path& path) {
+  return to_schedule(json_document::read(path));
+}
+
+REMAT_INLINE std::string to_json(const schedule_file& file) {
+  const auto quoted = [](const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  const auto number = [](double value) { return nlohmann::json(value).dump(); };
+  const bool copies = file.plan.has_copies();
+  std::string out = "{\"format\": \"training-schedule\", \"version\": " + std::string(copies ? "2" : "1") +
+                    ", \"graph\": " + quoted(file.graph) + ", \"solver\": " + quoted(file.solver);
+  if (file.budget_bytes) out += ", \"budget_bytes\": " + std::to_string(*file.budget_bytes);
+  if (file.peak_bytes) out += ", \"peak_bytes\": " + std::to_string(*file.peak_bytes);
+  if (copies) {
+    if (file.host_peak_bytes) out += ", \"host_peak_bytes\": " + std::to_string(*file.host_peak_bytes);
+    if (file.link)
+      out += ", \"link\": {\"out\": " + number(file.link->out) + ", \"in\": " + number(file.link->in) +
+             ", \"latency\": " + number(file.link->latency) + "}";
+    if (file.time) out += ", \"time\": " + number(*file.time);
+  }
+  out += ",\n\"steps\": [";
+  out.reserve(out.size() + file.plan.steps.size() * 20);
+  const char* separator = "\n";
+  for (const step& s : file.plan.steps) {
+    out += separator;
+    separator = ",\n";
+    out += "[\"";
+    out += to_string(s.kind());
+    out += "\", ";
+    out += std::to_string(s.is_compute() ? index(s.operation()) : index(s.tensor()));
+    out += ']';
+  }
+  return out + "\n]}\n";
+}
+
+REMAT_INLINE void write_schedule(const std::filesystem::path& path, const schedule_file& file) {
+  detail::write_text(path, to_json(file));
+}
+
+namespace detail::unknown_keys_json {
+
+/// The keys that a format names in one kind of objects: those of `list`, an array or an object of the root, or of the
+/// root itself if `list` is empty.
+struct known_keys {
+  std::string_view format, list;
+  std::array<std::string_view, 14> keys;  // the rest is empty
+
+  [[nodiscard]] std::span<const std::string_view> named() const {
+    return {keys.begin(), std::find(keys.begin(), keys.end(), std::string_view())};
+  }
+};
+
+// Keys that no reader of the library needs, such as "note", are those of the exporters of bundled files.
+inline constexpr std::array<known_keys, 8> formats{
+    {{"training-graph",
+      "",
+      {"format", "version", "name", "source", "tensors", "operations", "outputs", "baseline", "note"}},
+     {"training-graph", "tensors", {"id", "name", "bytes", "kind", "dtype", "shape"}},
+     {"training-graph",
+      "operations",
+      {"id", "name", "phase", "inputs", "outputs", "flops", "bytes_accessed", "workspace_bytes", "time_us",
+       "deterministic", "recomputable", "inputs_shape_only", "fct", "replay"}},
+     {"training-graph",
+      "baseline",
+      {"peak_bytes", "flops", "time_us", "lower_bound_bytes", "rockmate_noremat_peak_bytes",
+       "rockmate_noremat_time_us"}},
+     {"remat-chain",
+      "",
+      {"format", "version", "name", "input_bytes", "stages", "store_all_peak_bytes", "length", "loss", "family", "seed",
+       "no_remat_makespan", "note"}},
+     {"remat-chain",
+      "stages",
+      {"forward_time", "backward_time", "output_bytes", "saved_bytes", "forward_overhead_bytes",
+       "backward_overhead_bytes", "name", "note"}},
+     {"training-schedule",
+      "",
+      {"format", "version", "graph", "solver", "budget_bytes", "peak_bytes", "host_peak_bytes", "link", "time", "steps",
+       "note"}},
+     {"training-schedule", "link", {"out", "in", "latency"}}}};
+
+/// The number of characters to insert, erase or replace that make `a` equal to `b`. O(|a| · |b|) time.
+[[nodiscard]] inline std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+[[nodiscard]] inline std::string_view nearest(std::string_view key, std::span<const std::string_view> known) {
+  constexpr std::size_t longest = 60;  // the longest part of a key that is compared
+  const auto distance = [&](std::string_view other) {
+    const bool begins = !key.empty() && (other.starts_with(key) || key.starts_with(other));
+    return begins ? 1 : edits(key.substr(0, longest), other);  // "workspace" means "workspace_bytes"
+  };
+  return *std::min_element(known.begin(), known.end(),
+                           [&](std::string_view a, std::string_view b) { return distance(a) < distance(b); });
+}
+
+/// Notes the keys of `object` that are not `known`; `found` are those of the objects of its kind.
+inline void look(const json_value& object, std::span<const std::string_view> known, std::vector<unknown_key>& found) {
+  if (object.kind() != json_value::type::object) return;
+  for (const json_value::member& m : object.members()) {
+    if (std::find(known.begin(), known.end(), m.key) != known.end()) continue;
+    const auto before = std::find_if(found.begin(), found.end(), [&](const unknown_key& u) { return u.key == m.key; });
+    if (before != found.end())
+      ++before->objects;
+    else if (constexpr std::size_t most = 20; found.size() < most)
+      found.push_back({std::string(m.key), object.pointer(), 1, nearest(m.key, known)});
+  }
+}
+
+}  // namespace detail::unknown_keys_json
+
+REMAT_INLINE std::string unknown_key::message(std::string_view file) const {
+  return std::string(file) + ": " + where + ": the key \"" + printable(key) + "\" is ignored" +
+         (objects > 1 ? " here and in " + std::to_string(objects - 1) + " more" : "") +
+         "; the nearest known key is \"" + std::string(nearest) + "\"";
+}
+
+REMAT_INLINE std::vector<unknown_key> unknown_keys(const json_document& document) {
+  std::vector<unknown_key> all;
+  const auto format = document.root().find("format");
+  if (!format || format->kind() != json_value::type::string) return all;
+  for (const auto& kind : detail::unknown_keys_json::formats) {
+    if (kind.format != format->string()) continue;
+    std::vector<unknown_key> found;
+    const std::optional<json_value> list =
+        kind.list.empty() ? std::optional(document.root()) : document.root().find(kind.list);
+    if (list && list->kind() == json_value::type::array)
+      for (const json_value::member& m : list->elements())
+        detail::unknown_keys_json::look(m.value, kind.named(), found);
+    else if (list)
+      detail::unknown_keys_json::look(*list, kind.named(), found);
+    all.insert(all.end(), found.begin(), found.end());
+  }
+  return all;
 }
 
 }  // namespace REMAT_NAMESPACE

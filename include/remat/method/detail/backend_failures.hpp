@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE::detail {

@@ -14,7 +14,6 @@
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/detail/run_to_end.hpp"
-#include "remat/solver/improvement.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE::detail {

@@ -41,7 +41,7 @@
 #include "remat/method/rotor.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 #include "remat/portfolio/detail/driver.hpp"
 #include "remat/portfolio/detail/part.hpp"
 #include "remat/portfolio/detail/pool.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/method/evict_with_copies.hpp"
+#include "remat/method/detail/evict_with_copies.hpp"
 
 #include "remat/bound/offload.hpp"
 #include "remat/core/detail/linkage.hpp"

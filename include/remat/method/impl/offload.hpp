@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "remat/bound/offload.hpp"
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/run.hpp"
 #include "remat/method/detail/copy_annealing.hpp"
 #include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/copy_states.hpp"

@@ -12,7 +12,6 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/mip/concepts.hpp"
 #include "remat/mip/model.hpp"
 
 namespace REMAT_NAMESPACE::detail {

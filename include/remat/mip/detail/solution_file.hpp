@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

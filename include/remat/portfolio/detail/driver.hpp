@@ -20,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/run.hpp"
 #include "remat/portfolio/detail/part.hpp"
 #include "remat/portfolio/detail/pool.hpp"

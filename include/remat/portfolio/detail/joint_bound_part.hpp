@@ -11,7 +11,7 @@
 #include "remat/bound/detail/moment_joint.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/run.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 #include "remat/portfolio/detail/part.hpp"
 #include "remat/portfolio/detail/part_setting.hpp"
 #include "remat/portfolio/detail/pool.hpp"

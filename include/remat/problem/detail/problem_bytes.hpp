@@ -9,7 +9,6 @@
 
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/problem/flat_graph.hpp"
-#include "remat/problem/host_link.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace REMAT_NAMESPACE::detail {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/random.hpp"
 #include "remat/core/detail/spent_share.hpp"

@@ -12,8 +12,7 @@
 #include "remat/render/detail/json_writer.hpp"
 #include "remat/render/table.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/engine.hpp"
-#include "remat/schedule/engine_times.hpp"
+#include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE {
 

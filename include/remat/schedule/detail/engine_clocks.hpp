@@ -9,8 +9,7 @@
 
 #include "remat/core/id.hpp"
 #include "remat/problem/flat_graph.hpp"
-#include "remat/problem/host_link.hpp"
-#include "remat/schedule/engine.hpp"
+#include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE::detail {

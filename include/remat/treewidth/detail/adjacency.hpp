@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "remat/treewidth/detail/vertex_set.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

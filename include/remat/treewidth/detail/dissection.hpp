@@ -13,7 +13,7 @@
 #include "remat/treewidth/detail/flow_cutter.hpp"
 #include "remat/treewidth/detail/stop_poll.hpp"
 #include "remat/treewidth/detail/subgraph.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

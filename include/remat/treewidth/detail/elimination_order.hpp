@@ -12,7 +12,7 @@
 #include "remat/core/detail/random.hpp"
 #include "remat/treewidth/detail/adjacency.hpp"
 #include "remat/treewidth/detail/stop_poll.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
+#include "remat/treewidth/tree_decomposition.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

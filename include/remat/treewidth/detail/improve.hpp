@@ -20,7 +20,6 @@
 #include "remat/treewidth/detail/stop_poll.hpp"
 #include "remat/treewidth/detail/subgraph.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

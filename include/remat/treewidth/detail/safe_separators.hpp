@@ -14,7 +14,6 @@
 #include "remat/treewidth/detail/subgraph.hpp"
 #include "remat/treewidth/detail/vertex_set.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

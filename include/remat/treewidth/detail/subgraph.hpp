@@ -12,7 +12,6 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/treewidth/tree_decomposition.hpp"
-#include "remat/treewidth/undirected_graph.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

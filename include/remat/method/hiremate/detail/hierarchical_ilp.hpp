@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "remat/method/hiremate/detail/level_model.hpp"
-#include "remat/mip/concepts.hpp"
+#include "remat/mip/model.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

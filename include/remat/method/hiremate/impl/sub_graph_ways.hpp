@@ -8,9 +8,9 @@
 #include <map>
 #include <numeric>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/way_bytes.hpp"
 #include "remat/method/hiremate.hpp"

@@ -15,7 +15,7 @@
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
 #include "remat/core/run.hpp"
-#include "remat/problem/host_link.hpp"
+#include "remat/problem/problem.hpp"
 
 /// The dynamic program over a chain whose states hold the backlog of the copies.
 namespace REMAT_NAMESPACE::detail::backlog {

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "remat/core/crew.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include "remat/core/crew.hpp"
+#include "remat/core/run.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -70,7 +70,7 @@ insert(include/remat/method/registry.hpp "      solver_row(chen_sqrt" "      sol
 insert(docs/README.md "| [method/no_remat.hpp]" "| [method/listed.hpp](../include/remat/method/listed.hpp) | `listed`: the listed order |")
 
 foreach(gate layers hygiene umbrella)
-  execute_process(COMMAND "${CMAKE_COMMAND}" "-DINCLUDE=${SCRATCH}/include/remat"
+  execute_process(COMMAND "${CMAKE_COMMAND}" "-DINCLUDE=${SCRATCH}/include/remat" -Dmost_public=76
     "-DCOMPONENTS=${PROJECT}/.cmake/remat-components.cmake" -P "${CMAKE_CURRENT_LIST_DIR}/${gate}.cmake"
     COMMAND_ERROR_IS_FATAL ANY)
 endforeach()

@@ -10,7 +10,9 @@
 cmake_minimum_required(VERSION 3.25)
 include("${COMPONENTS}")
 
-set(most_public 75)
+if(NOT DEFINED most_public)
+  set(most_public 75)
+endif()
 set(planner automatic chen evict exact no_remat offload refined revolve rotor)
 
 set(expected_remat)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""bench/README.md links each program and script of bench/, and nothing that is not there.
+"""bench/README.md links each program and script of bench/, and nothing that is not there; each row names a page.
 
 The programs that it names or runs are targets of bench/CMakeLists.txt, and so are those that other pages run from a
 build/release/bench/; its links to headings of pages lead somewhere."""
@@ -31,6 +31,13 @@ for link, heading in links:
         mistakes.append(f"bench/README.md links {link}, which does not exist")
     elif heading and heading not in anchors(target):
         mistakes.append(f"bench/README.md links {link}#{heading}: there is no such heading")
+
+has_page = False
+for line in page.splitlines():
+    if line.startswith("| Program |") or line.startswith("| Script |"):
+        has_page = line.endswith(" Page |")
+    elif has_page and line.startswith("| ") and not re.search(r"\]\([^)]*\.md[^)]*\) \|$", line):
+        mistakes.append(f"bench/README.md: no page in the row {line[:60]}…")
 
 cmake = (bench / "CMakeLists.txt").read_text(encoding="utf-8")
 targets = dict(re.findall(r"(?:remat_benchmark|add_executable)\(([\w.-]+) ([\w./]+)", cmake))

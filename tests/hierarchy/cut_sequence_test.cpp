@@ -16,7 +16,7 @@ namespace {
 
 using namespace remat;
 using namespace remat::detail::partitioning;
-using pieces = std::vector<std::pair<std::size_t, std::size_t>>;
+using stretches = std::vector<std::pair<std::size_t, std::size_t>>;
 
 /// The repeat of most items, by trying all of them.
 std::size_t longest_by_trial(const std::vector<std::uint64_t>& kinds, std::size_t least, std::size_t most) {
@@ -66,7 +66,7 @@ TEST_CASE("a repeat is cut where the fewest bytes cross on average") {
   CHECK(cheapest_shift(whole, other) == 1);
 }
 
-TEST_CASE("pieces are in turn, without gaps, and as many as counted at most") {
+TEST_CASE("stretches are in turn, without gaps, and as many as counted at most") {
   detail::random_source random(2);
   for (int round = 0; round < 500; ++round) {
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random.below(n)); };
@@ -81,9 +81,9 @@ TEST_CASE("pieces are in turn, without gaps, and as many as counted at most") {
     const sequence_cutter cutter(kinds, weight, crossing);
     std::size_t before = kinds.size() + 1;
     for (std::uint64_t most = 1; most <= cutter.total() + 1; most += 1 + most / 4) {
-      const pieces cut = cutter.cut(most);
+      const stretches cut = cutter.cut(most);
       CHECK(cut.size() <= cutter.count(most));
-      CHECK(cutter.count(most) <= before);  // larger pieces are fewer
+      CHECK(cutter.count(most) <= before);  // larger stretches are fewer
       before = cutter.count(most);
       std::size_t at = 0;
       for (const auto& [from, to] : cut) {
@@ -97,7 +97,7 @@ TEST_CASE("pieces are in turn, without gaps, and as many as counted at most") {
   }
 }
 
-TEST_CASE("like blocks become like pieces of whole blocks, whatever stands before and behind them") {
+TEST_CASE("like blocks become like stretches of whole blocks, whatever stands before and behind them") {
   for (const std::size_t head : {0U, 1U, 5U})
     for (const std::size_t period : {1U, 2U, 7U})
       for (const std::size_t times : {12U, 64U, 65U}) {
@@ -120,7 +120,7 @@ TEST_CASE("like blocks become like pieces of whole blocks, whatever stands befor
           CHECK(sizes.size() <= 2);  // as many blocks in each, up to one
           CHECK(*sizes.rbegin() - *sizes.begin() <= period);
         }
-        if (period < 2) continue;  // a block is too large for a piece: all are cut alike
+        if (period < 2) continue;  // a block is too large for a stretch: all are cut alike
         const std::uint64_t half = period;
         std::set<std::size_t> places;
         for (const auto& [from, to] : cutter.cut(half))
@@ -129,7 +129,7 @@ TEST_CASE("like blocks become like pieces of whole blocks, whatever stands befor
       }
 }
 
-TEST_CASE("the rest of a sequence is cut into even pieces where few bytes cross") {
+TEST_CASE("the rest of a sequence is cut into even stretches where few bytes cross") {
   const std::vector<std::uint64_t> kinds = stack(20, 1, 0, 0);
   const std::vector<std::uint32_t> weight(20, 1);
   std::vector<std::int64_t> crossing(20, 100);
@@ -138,5 +138,5 @@ TEST_CASE("the rest of a sequence is cut into even pieces where few bytes cross"
   crossing[12] = 0;  // too far from 10, and from 15
   const sequence_cutter cutter(kinds, weight, crossing);
   CHECK(cutter.count(5) == 4);
-  CHECK(cutter.cut(5) == pieces{{0, 6}, {6, 9}, {9, 15}, {15, 20}});
+  CHECK(cutter.cut(5) == stretches{{0, 6}, {6, 9}, {9, 15}, {15, 20}});
 }

@@ -112,14 +112,14 @@ TEST_CASE("a least height above the load is proven by every strategy") {
 }
 
 TEST_CASE("each inference is sound: the verdicts are the same without it") {
-  fit_rules no_sections, no_support, no_pieces, no_twins, bare{false, false, false, false};
-  no_sections.sections = no_support.support = no_pieces.pieces = no_twins.twins = false;
+  fit_rules no_sections, no_support, no_stretches, no_twins, bare{false, false, false, false};
+  no_sections.sections = no_support.support = no_stretches.stretches = no_twins.twins = false;
   std::vector<packing_component> all = hard_components(3);
   for (std::uint64_t seed = 0; seed < 60; ++seed)
     for (packing_component& c : small_components(seed)) all.push_back(std::move(c));
   for (const packing_component& c : all) {
     const std::int64_t least = least_height(c);
-    for (const fit_rules& rules : {no_sections, no_support, no_pieces, no_twins, bare})
+    for (const fit_rules& rules : {no_sections, no_support, no_stretches, no_twins, bare})
       for (const fit_strategy& strategy : strategies())
         for (const std::int64_t height : {least - 1, least, least + 1})
           CHECK(ask(c, height, strategy, rules) == expected(height >= least));
@@ -130,7 +130,7 @@ TEST_CASE("each inference saves nodes where a proof is long") {
   // A component with many packings, then one that does not fit, under blocks that span both.
   const std::vector<packing_component> hard = hard_components(3);
   fit_rules without[4];
-  without[0].sections = without[1].support = without[2].pieces = without[3].twins = false;
+  without[0].sections = without[1].support = without[2].stretches = without[3].twins = false;
   std::uint64_t with_all = 0, counts[4] = {0, 0, 0, 0};
   for (const packing_component& h : hard) {
     std::vector<interval> all = test::full_intervals(1, 6, h.load);

@@ -74,11 +74,11 @@ std::int64_t smallest_arena(const std::vector<interval>& all, std::int64_t align
   return best;
 }
 
-/// A rectangle of `times` × `bytes`, cut into `pieces`: they fit it without a gap.
-std::vector<interval> cut_rectangle(std::uint64_t seed, std::int64_t times, std::int64_t bytes, std::size_t pieces) {
+/// A rectangle of `times` × `bytes`, cut into `parts`: they fit it without a gap.
+std::vector<interval> cut_rectangle(std::uint64_t seed, std::int64_t times, std::int64_t bytes, std::size_t parts) {
   std::mt19937_64 engine(seed);
   std::vector<interval> out{{0, times, bytes}};
-  while (out.size() < pieces) {
+  while (out.size() < parts) {
     const std::size_t k = engine() % out.size();
     const interval x = out[k];
     const bool in_time = engine() % 2 == 0;
@@ -300,7 +300,7 @@ TEST_CASE("a capacity below the load is impossible without a search, and a negat
   CHECK_THROWS_WITH_AS((void)fit_memory(all, -1), "capacity is -1 bytes; it must not be negative", bad_argument);
 }
 
-TEST_CASE("the pieces of a cut rectangle fit it, the same way each time") {
+TEST_CASE("the parts of a cut rectangle fit it, the same way each time") {
   std::size_t searched = 0, fits = 0;
   for (std::uint64_t seed = 0; seed < 16; ++seed) {
     const auto all = cut_rectangle(seed, 60, 1000, 12 + 4 * seed);

@@ -27,7 +27,7 @@ struct partition_options {
 /// with the backward that belongs to it (see `operation_hierarchy`). \cite gusak2025hiremate
 ///
 /// A round repeatedly merges the best candidate into one node. Candidates are maximal sequences (each node's only user
-/// is the next) and flows (from a node to the node where all paths from it meet again, with or without either end;
+/// is the next) and fans (from a node to the node where all paths from it meet again, with or without either end;
 /// nodes that no forward operation reads are included). The best candidate has the least (bytes of inputs + bytes of
 /// outputs) · (number of operations)^alpha, then the first listed operation; outputs are final outputs and tensors that
 /// other forward operations read. Nodes that are merged several times in a round become one group. A group has at most
@@ -42,9 +42,9 @@ struct partition_options {
 ///   groups. Caps that leave a pure sequence come first. The round stops at `max_top` nodes, but merges with the same
 ///   score as the last one are made as well, so that equal sub-graphs stay equal.
 /// - Long sequences are chains of stages. A sequence with three like nodes of several operations is never taken apart
-///   to become one group of operations. If too many nodes are left, the sequences are cut into pieces: a run of
-///   nodes that repeats itself into pieces of whole periods, as many in each up to one; the rests into pieces of about
-///   equal size, where few bytes cross. A piece is a group whose children are the nodes, of any number.
+///   to become one group of operations. If too many nodes are left, the sequences are cut into stretches: a run of
+///   nodes that repeats itself into stretches of whole periods, as many in each up to one; the rests into stretches of
+///   about equal size, where few bytes cross. A stretch is a group whose children are the nodes, of any number.
 /// - No group gets more operations than twice a fair share of the whole (operations / `max_top`). The limit doubles
 ///   when a round under it changes little.
 /// - After a round that left more than three quarters of the nodes, pairs are candidates as well (a node and the last

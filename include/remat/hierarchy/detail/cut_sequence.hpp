@@ -55,12 +55,12 @@ struct repeat {
   return shift;
 }
 
-/// A sequence of nodes that may be cut into pieces. Like nodes have the same kind.
+/// A sequence of nodes that may be cut into stretches. Like nodes have the same kind.
 ///
 /// It is divided once into runs that repeat themselves at least three times, with a period of at most 32 nodes, and the
-/// rests between them. A run is cut into pieces of the same number of whole periods, up to one, or each period alike.
-/// So like blocks become like pieces. A rest is cut into pieces of about equal size, each cut where the fewest bytes
-/// cross within a quarter of a piece around it.
+/// rests between them. A run is cut into stretches of the same number of whole periods, up to one, or each period
+/// alike. So like blocks become like stretches. A rest is cut into stretches of about equal size, each cut where the
+/// fewest bytes cross within a quarter of a stretch around it.
 class sequence_cutter {
  public:
   /// `weight`: operations of a node, at least 1. `crossing[i]`: bytes that node i - 1 hands to node i; [0] does not
@@ -100,24 +100,24 @@ class sequence_cutter {
     rest_until(n);
   }
 
-  /// The number of pieces when no piece should have more than about `most` operations, which is at least 1. Pieces of
-  /// rests may have half as many again; a node is in one piece however large it is. O(runs) time.
+  /// The number of stretches when no stretch should have more than about `most` operations, which is at least 1. Pieces
+  /// of rests may have half as many again; a node is in one stretch however large it is. O(runs) time.
   [[nodiscard]] std::size_t count(std::uint64_t most) const {
-    std::size_t pieces = 0;
+    std::size_t stretches = 0;
     for (const section& s : sections_) {
       const std::uint64_t one = s.period == 0 ? 0 : weight(s.begin, s.begin + s.period);
       const std::size_t periods = s.period == 0 ? 0 : (s.end - s.begin) / s.period;
       if (s.period == 0)
-        pieces += pieces_of(s.begin, s.end, most);
+        stretches += stretches_of(s.begin, s.end, most);
       else if (one > most)
-        pieces += periods * pieces_of(s.begin, s.begin + s.period, most);
+        stretches += periods * stretches_of(s.begin, s.begin + s.period, most);
       else
-        pieces += static_cast<std::size_t>((periods + most / one - 1) / (most / one));
+        stretches += static_cast<std::size_t>((periods + most / one - 1) / (most / one));
     }
-    return pieces;
+    return stretches;
   }
 
-  /// The pieces [begin, end) in turn. O(nodes) time. There are at most `count(most)`.
+  /// The stretches [begin, end) in turn. O(nodes) time. There are at most `count(most)`.
   [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> cut(std::uint64_t most) const {
     std::vector<std::pair<std::size_t, std::size_t>> out;
     for (const section& s : sections_) {
@@ -134,9 +134,10 @@ class sequence_cutter {
           for (const auto& [from, to] : first) out.emplace_back(from + k * s.period, to + k * s.period);
         continue;
       }
-      const auto pieces = static_cast<std::size_t>((periods + most / one - 1) / (most / one));
-      for (std::size_t k = 0; k < pieces; ++k)
-        out.emplace_back(s.begin + periods * k / pieces * s.period, s.begin + periods * (k + 1) / pieces * s.period);
+      const auto stretches = static_cast<std::size_t>((periods + most / one - 1) / (most / one));
+      for (std::size_t k = 0; k < stretches; ++k)
+        out.emplace_back(s.begin + periods * k / stretches * s.period,
+                         s.begin + periods * (k + 1) / stretches * s.period);
     }
     return out;
   }
@@ -151,18 +152,19 @@ class sequence_cutter {
   };
 
   [[nodiscard]] std::uint64_t weight(std::size_t begin, std::size_t end) const { return before_[end] - before_[begin]; }
-  /// The number of pieces into which a rest is cut.
-  [[nodiscard]] std::size_t pieces_of(std::size_t begin, std::size_t end, std::uint64_t most) const {
+  /// The number of stretches into which a rest is cut.
+  [[nodiscard]] std::size_t stretches_of(std::size_t begin, std::size_t end, std::uint64_t most) const {
     return static_cast<std::size_t>(std::min<std::uint64_t>(end - begin, (weight(begin, end) + most - 1) / most));
   }
 
   void cut_rest(std::size_t begin, std::size_t end, std::uint64_t most,
                 std::vector<std::pair<std::size_t, std::size_t>>& out) const {
-    const std::size_t pieces = pieces_of(begin, end, most);
-    const double even = static_cast<double>(weight(begin, end)) / static_cast<double>(pieces);
+    const std::size_t stretches = stretches_of(begin, end, most);
+    const double even = static_cast<double>(weight(begin, end)) / static_cast<double>(stretches);
     std::size_t from = begin;
-    for (std::size_t k = 1; k < pieces; ++k) {
-      // The cut lies a quarter of a piece at most from where the pieces would be equal, or as near as a node allows.
+    for (std::size_t k = 1; k < stretches; ++k) {
+      // The cut lies a quarter of a stretch at most from where the stretches would be equal, or as near as a node
+      // allows.
       const double ideal = static_cast<double>(before_[begin]) + even * static_cast<double>(k);
       const auto distance = [&](std::size_t i) { return std::abs(static_cast<double>(before_[i]) - ideal); };
       std::size_t best = from + 1;

@@ -100,14 +100,14 @@ class node_merger {
     for (cap_ = 1, start(); alive_ > max_left_ && !is_sequence() && !stopped_; start()) {
       if (const ending best = find_ending(); best.cap != 0) {
         merge_up_to(best.cap);
-        if (best.most != 0) merge_pieces(cut(find_sequences(), best.most));
+        if (best.most != 0) merge_stretches(cut(find_sequences(), best.most));
         finish_round();
         break;
       }
       const std::uint32_t before = alive_;
       const auto stuck = [&] { return alive_ >= before - before / 4; };  // so that there are few rounds
       merge_up_to(max_group_);
-      if (stuck()) merge_pieces(cut(find_sequences(), share));
+      if (stuck()) merge_stretches(cut(find_sequences(), share));
       if (stuck() && neighbours_) limit_ *= 2;
       neighbours_ = stuck();
       finish_round();
@@ -130,7 +130,7 @@ class node_merger {
   static constexpr std::uint64_t work_of_endings = 20'000;
   static constexpr std::uint64_t work_between_questions = 1 << 14;
 
-  enum class rank : std::uint8_t { flow_or_sequence, neighbours, nothing };
+  enum class rank : std::uint8_t { fan_or_sequence, neighbours, nothing };
 
   struct node {
     std::vector<std::uint32_t> atoms{};  // places in atoms_; a single one: the node is finished
@@ -155,7 +155,7 @@ class node_merger {
   /// How a level can end.
   struct ending {
     std::uint32_t cap = 0;      // most atoms of a node that is no sequence; 0: there is no ending
-    std::uint64_t most = 0;     // operations of a piece of a sequence; 0: no sequence is cut
+    std::uint64_t most = 0;     // operations of a stretch of a sequence; 0: no sequence is cut
     std::uint64_t largest = 0;  // operations of the largest node
     std::size_t kinds = 0;      // distinct kinds of nodes
     bool sequence = false;      // the level is a pure sequence
@@ -164,7 +164,7 @@ class node_merger {
   /// The best of the endings with each cap.
   [[nodiscard]] ending find_ending() {
     ending best;
-    // Below this cap too many nodes are left, but for sequences that are cut.
+    // Too many nodes are left below this cap, but for sequences that are cut.
     const std::uint32_t first = atoms_.size() / max_group_ > max_left_ ? max_group_ : 1;
     std::vector<ending> all;
     std::uint64_t limit = limit_, operations = 0;
@@ -172,7 +172,7 @@ class node_merger {
       limit = std::max<std::uint64_t>(limit, p.operations.size());
       operations += p.operations.size();
     }
-    // On a graph without structure a round is expensive and caps hardly differ: then only the largest one is tried.
+    // A round on a graph without structure is expensive, and caps hardly differ: then only the largest one is tried.
     const std::uint64_t begun = work_, max_work = work_of_endings * operations;
     for (std::uint32_t cap = first; cap <= max_group_; cap = work_ - begun < max_work ? cap + 1 : max_group_) {
       if (const ending e = try_ending(cap); e.cap != 0 && e.largest <= limit) all.push_back(e);
@@ -193,19 +193,19 @@ class node_merger {
     merge_up_to(cap);
     ending out;
     out.sequence = is_sequence();
-    std::vector<std::vector<std::uint32_t>> pieces;
+    std::vector<std::vector<std::uint32_t>> stretches;
     if (alive_ > max_left_ && !out.sequence) {
       const std::vector<sequence> sequences = find_sequences();
       out.most = fewest_operations(sequences);
       if (out.most == 0) return out;
-      pieces = cut(sequences, out.most);
+      stretches = cut(sequences, out.most);
     }
     std::set<std::uint64_t> kinds;
-    std::vector<std::uint8_t> in_piece(nodes_.size(), 0);
-    for (const std::vector<std::uint32_t>& piece : pieces) {
+    std::vector<std::uint8_t> in_stretch(nodes_.size(), 0);
+    for (const std::vector<std::uint32_t>& stretch : stretches) {
       std::uint64_t operations = 0, kind = 0;
-      for (const std::uint32_t v : piece) {
-        in_piece[v] = 1;
+      for (const std::uint32_t v : stretch) {
+        in_stretch[v] = 1;
         operations += nodes_[v].operations;
         kind = joined_kind(kind, nodes_[v].kind, nodes_[v].operations);
       }
@@ -213,7 +213,7 @@ class node_merger {
       kinds.insert(kind);
     }
     for (const std::uint32_t v : order_) {
-      if (v == none || in_piece[v]) continue;
+      if (v == none || in_stretch[v]) continue;
       out.largest = std::max<std::uint64_t>(out.largest, nodes_[v].operations);
       kinds.insert(nodes_[v].kind);
     }
@@ -493,7 +493,7 @@ class node_merger {
       if (atoms > cap_) break;
     }
     for (const std::uint32_t u : set) watch(u, v);
-    if (atoms <= cap_ && !has_stages(set)) consider(best, rank::flow_or_sequence, set);
+    if (atoms <= cap_ && !has_stages(set)) consider(best, rank::fan_or_sequence, set);
   }
 
   /// Whether three nodes of several atoms are alike: a chain of stages, which is not taken apart.
@@ -506,8 +506,8 @@ class node_merger {
     return false;
   }
 
-  /// From v to where the paths from it meet again, and that without either end.
-  void consider_flow(std::uint32_t v, found& best) {
+  /// Considers the fan from v to where the paths from it meet again, and that without either end.
+  void consider_fan(std::uint32_t v, found& best) {
     const std::uint32_t most = cap_;
     neighbours_of(v, true, std::size_t{most} + 1, list_);
     if (list_.size() < 2 || list_.size() > std::size_t{most} + 1) return;
@@ -549,7 +549,7 @@ class node_merger {
       if (ends & 1) set.push_back(v);
       set.insert(set.end(), inside.begin(), inside.end());
       if (ends & 2) set.push_back(end);
-      consider(best, rank::flow_or_sequence, set);
+      consider(best, rank::fan_or_sequence, set);
     }
   }
 
@@ -591,7 +591,7 @@ class node_merger {
     nodes_[v].candidate.clear();
     found best;
     consider_sequence(v, best);
-    consider_flow(v, best);
+    consider_fan(v, best);
     if (neighbours_ && best.kind == rank::nothing) consider_neighbour(v, best);
     if (best.kind == rank::nothing) return;
     nodes_[v].candidate = std::move(best.nodes);
@@ -645,7 +645,7 @@ class node_merger {
   void place_union(std::uint32_t s, const std::vector<std::uint32_t>& set) {
     const std::uint32_t now = ++mark_clock_;
     for (const std::uint32_t v : set) mark_[v] = now;
-    // What leads to the set goes before it, the rest of the range behind it.
+    // Nodes that lead to the set go before it, the rest of the range behind it.
     const std::uint32_t low = place_[set.front()], high = place_[set.back()];
     std::vector<std::uint32_t> lead, behind, walk(set), near;
     while (!walk.empty()) {
@@ -746,7 +746,7 @@ class node_merger {
     return out;
   }
 
-  /// The fewest operations of a piece with which few enough nodes are left; 0 if too many are left with any number.
+  /// The fewest operations of a stretch with which few enough nodes are left; 0 if too many are left with any number.
   [[nodiscard]] std::uint64_t fewest_operations(const std::vector<sequence>& sequences) const {
     std::size_t others = alive_;
     std::uint64_t low = 1, high = 2;  // low is too few, high is enough
@@ -764,11 +764,11 @@ class node_merger {
     return high;
   }
 
-  /// Cuts sequences into pieces of about `most` operations until few enough nodes are left, and the next sequence is
-  /// worse than the last one. Returns the pieces of several nodes.
+  /// Cuts sequences into stretches of about `most` operations until few enough nodes are left, and the next sequence is
+  /// worse than the last one. Returns the stretches of several nodes.
   [[nodiscard]] std::vector<std::vector<std::uint32_t>> cut(const std::vector<sequence>& sequences,
                                                             std::uint64_t most) const {
-    std::vector<std::vector<std::uint32_t>> pieces;
+    std::vector<std::vector<std::uint32_t>> stretches;
     std::size_t left = alive_;
     double last_score = -1;
     for (const sequence& s : sequences) {
@@ -776,22 +776,22 @@ class node_merger {
       last_score = s.score;
       for (const auto& [from, to] : s.cutter.cut(most)) {
         if (to - from < 2) continue;
-        pieces.emplace_back(s.nodes.begin() + static_cast<std::ptrdiff_t>(from),
-                            s.nodes.begin() + static_cast<std::ptrdiff_t>(to));
+        stretches.emplace_back(s.nodes.begin() + static_cast<std::ptrdiff_t>(from),
+                               s.nodes.begin() + static_cast<std::ptrdiff_t>(to));
         left -= to - from - 1;
       }
     }
-    return pieces;
+    return stretches;
   }
 
-  /// Makes a node of each piece. Its children are its nodes if they are stages or have too many atoms together.
-  void merge_pieces(std::vector<std::vector<std::uint32_t>> pieces) {
-    for (std::vector<std::uint32_t>& piece : pieces) {
+  /// Makes a node of each stretch. Its children are its nodes if they are stages or have too many atoms together.
+  void merge_stretches(std::vector<std::vector<std::uint32_t>> stretches) {
+    for (std::vector<std::uint32_t>& stretch : stretches) {
       std::size_t atoms = 0;
-      for (const std::uint32_t v : piece) atoms += weight(v);
-      if (atoms > max_group_ || has_stages(piece))
-        for (const std::uint32_t v : piece) close(v);
-      merge(std::move(piece));
+      for (const std::uint32_t v : stretch) atoms += weight(v);
+      if (atoms > max_group_ || has_stages(stretch))
+        for (const std::uint32_t v : stretch) close(v);
+      merge(std::move(stretch));
     }
   }
 
@@ -820,7 +820,7 @@ class node_merger {
   std::uint32_t max_left_ = 0, cap_ = 0;
   std::uint64_t limit_ = 0;  // operations of a node
   std::uint64_t work_ = 0;
-  std::vector<atom> atoms_;  // the atoms of this level, and behind them the groups of the pieces
+  std::vector<atom> atoms_;  // the atoms of this level, and behind them the groups of the stretches
   std::vector<std::uint64_t> atom_kind_;
   std::vector<node> nodes_;
   std::uint32_t alive_ = 0;

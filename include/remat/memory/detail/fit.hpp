@@ -22,13 +22,13 @@ enum class fit_verdict : std::uint8_t {
 /// The decision that a node of a `fit_search` branches on. Both concern the lowest offset where a block that is not
 /// placed may lie.
 enum class fit_branching : std::uint8_t {
-  block,   ///< whether the preferred block lies there
-  section  ///< which block, if any, of the section with the largest open size lies there
+  block,   ///< one branch for each answer: does the preferred block lie there?
+  section  ///< one branch for each block of the section with the largest open size, or none
 };
 
 /// The order in which a `fit_search` prefers blocks: by three properties, the largest first, the later ones to break
 /// ties. `time` is the length of the lifetime, `area` that × size, and `load` the largest open size of the block's
-/// sections when a piece is begun.
+/// sections when a stretch is begun.
 enum class fit_order : std::uint8_t { time_area_load, load_area_time, load_time_area };
 
 /// How a `fit_search` goes through the packings. Every strategy is complete; which one is quick differs by instance.
@@ -40,10 +40,10 @@ struct fit_strategy {
 
 /// The inferences of a `fit_search`. Each of them is sound by itself; tests switch them off to compare verdicts.
 struct fit_rules {
-  bool sections = true;  ///< a section's floor and open sizes must stay within the height
-  bool support = true;   ///< a block lies at 0 or on another block, and no block could sink
-  bool pieces = true;    ///< sections are packed apart from later ones if no open block spans both
-  bool twins = true;     ///< equal blocks lie in the order of their indices
+  bool sections = true;   ///< a section's floor and open sizes must stay within the height
+  bool support = true;    ///< a block lies at 0 or on another block, and no block could sink
+  bool stretches = true;  ///< sections are packed apart from later ones if no open block spans both
+  bool twins = true;      ///< equal blocks lie in the order of their indices
 };
 
 /// Depth-first search for a packing of a component within a height, after \cite moffitt2023minimalloc.
@@ -99,7 +99,7 @@ class fit_search {
     low_.assign(c_.blocks(), 0);
     support_.assign(c_.blocks(), 0);
     floor_.assign(c_.sections, 0);
-    piece all{0, c_.sections - 1, std::vector<std::uint32_t>(c_.blocks())};
+    stretch all{0, c_.sections - 1, std::vector<std::uint32_t>(c_.blocks())};
     std::iota(all.blocks.begin(), all.blocks.end(), 0U);
     const fit_verdict verdict = solve(all);
     if (verdict != fit_verdict::fits) return verdict;
@@ -121,7 +121,7 @@ class fit_search {
   static constexpr std::int64_t no_offset = std::numeric_limits<std::int64_t>::max();
 
   /// Sections that can be packed apart from all others, and their blocks in the order of preference.
-  struct piece {
+  struct stretch {
     std::uint32_t from, to;
     std::vector<std::uint32_t> blocks;
   };
@@ -139,14 +139,14 @@ class fit_search {
     std::int64_t before;
   };
 
-  /// Packs the blocks of a piece, none of which is placed.
-  [[nodiscard]] fit_verdict solve(piece& p) {
+  /// Packs the blocks of a stretch, none of which is placed.
+  [[nodiscard]] fit_verdict solve(stretch& p) {
     sort(p.blocks);
     return descend(p);
   }
 
-  /// Packs the open blocks of a piece.
-  [[nodiscard]] fit_verdict descend(const piece& p) {
+  /// Packs the open blocks of a stretch.
+  [[nodiscard]] fit_verdict descend(const stretch& p) {
     const std::size_t begin = changes_.size(), first = choices_.size();
     fit_verdict verdict = fit_verdict::impossible;
     while (verdict == fit_verdict::impossible) {
@@ -174,7 +174,7 @@ class fit_search {
 
   /// Excludes blocks at the lowest floor that lie on no block, until all candidates are supported. `at` becomes the
   /// lowest floor. False if this branch has no packing.
-  [[nodiscard]] bool infer(const piece& p, std::int64_t& at) {
+  [[nodiscard]] bool infer(const stretch& p, std::int64_t& at) {
     for (;;) {
       at = lowest_floor(p);
       if (at == no_offset) return true;
@@ -188,8 +188,8 @@ class fit_search {
     }
   }
 
-  /// Packs the open blocks of a piece with block `i` at its lowest offset. If that is impossible, all is as before.
-  [[nodiscard]] fit_verdict place(const piece& p, std::uint32_t i) {
+  /// Packs the open blocks of a stretch with block `i` at its lowest offset. If that is impossible, all is as before.
+  [[nodiscard]] fit_verdict place(const stretch& p, std::uint32_t i) {
     const std::size_t begin = changes_.size();
     range changed;
     put(i, changed);
@@ -198,7 +198,7 @@ class fit_search {
       std::vector<std::uint32_t> begins{p.from};
       for (std::uint32_t s = c_.first[i]; s < c_.last[i]; ++s)
         if (--spanning_[s] == 0) begins.push_back(s + 1);
-      verdict = begins.size() == 1 || !rules_.pieces ? descend(p) : solve_pieces(p, begins);
+      verdict = begins.size() == 1 || !rules_.stretches ? descend(p) : solve_stretches(p, begins);
       for (std::uint32_t s = c_.first[i]; s < c_.last[i]; ++s) ++spanning_[s];
     }
     undo(begin);
@@ -207,24 +207,24 @@ class fit_search {
     return verdict;
   }
 
-  /// Divides a piece into smaller ones that begin at the sections `begins`, and packs one after the other, those with
-  /// few open blocks first. No open block spans two of them, so if one has no packing, the whole piece has none.
-  [[nodiscard]] fit_verdict solve_pieces(const piece& p, const std::vector<std::uint32_t>& begins) {
-    std::vector<piece> pieces;
+  /// Divides a stretch into smaller ones that begin at the sections `begins`, and packs one after the other, those with
+  /// few open blocks first. No open block spans two of them, so if one has no packing, the whole stretch has none.
+  [[nodiscard]] fit_verdict solve_stretches(const stretch& p, const std::vector<std::uint32_t>& begins) {
+    std::vector<stretch> stretches;
     for (std::size_t k = 0; k < begins.size(); ++k)
-      pieces.push_back({begins[k], k + 1 < begins.size() ? begins[k + 1] - 1 : p.to, {}});
+      stretches.push_back({begins[k], k + 1 < begins.size() ? begins[k + 1] - 1 : p.to, {}});
     for (const std::uint32_t i : p.blocks) {
       if (offset_[i] >= 0) continue;
       const auto after = std::upper_bound(begins.begin(), begins.end(), c_.first[i]);
-      pieces[static_cast<std::size_t>(after - begins.begin()) - 1].blocks.push_back(i);
+      stretches[static_cast<std::size_t>(after - begins.begin()) - 1].blocks.push_back(i);
     }
-    std::stable_sort(pieces.begin(), pieces.end(),
-                     [](const piece& a, const piece& b) { return a.blocks.size() < b.blocks.size(); });
+    std::stable_sort(stretches.begin(), stretches.end(),
+                     [](const stretch& a, const stretch& b) { return a.blocks.size() < b.blocks.size(); });
     fit_verdict verdict = fit_verdict::fits;
-    for (std::size_t k = 0; k < pieces.size() && verdict == fit_verdict::fits; ++k)
-      if (!pieces[k].blocks.empty()) verdict = solve(pieces[k]);
+    for (std::size_t k = 0; k < stretches.size() && verdict == fit_verdict::fits; ++k)
+      if (!stretches[k].blocks.empty()) verdict = solve(stretches[k]);
     if (verdict != fit_verdict::fits)
-      for (const piece& x : pieces)
+      for (const stretch& x : stretches)
         for (const std::uint32_t i : x.blocks) offset_[i] = -1;
     return verdict;
   }
@@ -262,7 +262,7 @@ class fit_search {
   }
 
   /// Computes the floors of the sections again. False if the open blocks of one of them do not fit.
-  [[nodiscard]] bool refloor(const piece& p, range changed) {
+  [[nodiscard]] bool refloor(const stretch& p, range changed) {
     if (changed.is_empty()) return true;
     for (std::uint32_t s = changed.from; s <= changed.to; ++s) set(floor_[s], no_offset);
     bool fits = true;
@@ -280,7 +280,7 @@ class fit_search {
   }
 
   /// The least floor of the sections that have open blocks; the largest number if all blocks are placed.
-  [[nodiscard]] std::int64_t lowest_floor(const piece& p) const {
+  [[nodiscard]] std::int64_t lowest_floor(const stretch& p) const {
     std::int64_t least = no_offset;
     for (std::uint32_t s = p.from; s <= p.to; ++s) least = std::min(least, open_[s] != 0 ? floor_[s] : least);
     return least;
@@ -294,7 +294,7 @@ class fit_search {
   }
 
   /// The section with the largest open size of those whose floor is `at`.
-  [[nodiscard]] std::uint32_t tightest_section(const piece& p, std::int64_t at) const {
+  [[nodiscard]] std::uint32_t tightest_section(const stretch& p, std::int64_t at) const {
     std::uint32_t best = none;
     for (std::uint32_t s = p.from; s <= p.to; ++s)
       if (open_[s] != 0 && floor_[s] == at && (best == none || open_[s] > open_[best])) best = s;
@@ -307,7 +307,7 @@ class fit_search {
   }
 
   /// Adds the blocks to `choices_` that a node decides on: some of those that may lie at `at`, preferred ones first.
-  void choose(const piece& p, std::int64_t at) {
+  void choose(const stretch& p, std::int64_t at) {
     if (strategy_.branching == fit_branching::block)
       for (const std::uint32_t i : p.blocks)
         if (is_candidate(i, at)) return choices_.push_back(i);

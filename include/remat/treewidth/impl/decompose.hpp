@@ -32,25 +32,25 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::decomposing {
 
-/// A node of the tree of subproblems. Its graph has been reduced to one piece below, or split into several, or neither;
-/// in the last case it holds its best decomposition so far.
-struct piece {
+/// A node of the tree of subproblems. Its graph has been reduced to one fragment below, or split into several, or
+/// neither; in the last case it holds its best decomposition so far.
+struct fragment {
   undirected_graph graph{};
-  std::vector<std::uint32_t> vertices{};  ///< vertex → vertex of the piece above
-  std::vector<std::unique_ptr<piece>> below{};
-  reduced_graph reduction{};  ///< if it eliminated vertices, `below` is one piece, its rest
+  std::vector<std::uint32_t> vertices{};  ///< vertex → vertex of the fragment above
+  std::vector<std::unique_ptr<fragment>> below{};
+  reduced_graph reduction{};  ///< if it eliminated vertices, `below` is one fragment, its rest
   struct joint {
-    std::uint32_t first, second;          ///< two pieces below …
-    std::vector<std::uint32_t> vertices;  ///< … that share these, which are a clique in both
+    std::uint32_t first, second;          ///< two fragments below …
+    std::vector<std::uint32_t> vertices;  ///< … which share these, which are a clique in both
   };
   std::vector<joint> joints{};
-  tree_decomposition tree{};  ///< the best one known; found before the split if the piece was split
+  tree_decomposition tree{};  ///< the best one known; found before the split if the fragment was split
   std::int64_t width = -1;
   std::uint32_t round = 0;
   std::unique_ptr<decomposition_improver> improver{};
 
-  piece& add_below(undirected_graph subgraph, std::vector<std::uint32_t> places) {
-    below.push_back(std::make_unique<piece>());
+  fragment& add_below(undirected_graph subgraph, std::vector<std::uint32_t> places) {
+    below.push_back(std::make_unique<fragment>());
     below.back()->graph = std::move(subgraph);
     below.back()->vertices = std::move(places);
     return *below.back();
@@ -124,13 +124,13 @@ class solver {
         analyse(root_);
       }
       while (!must_stop()) {
-        piece* worst = widest(root_);
+        fragment* worst = widest(root_);
         if (worst == nullptr || is_proven(*worst) || worst->width <= options_.target_width) break;
         if (worst->round >= options_.rounds && !options_.run.is_limited()) break;
         search(*worst);
         ++out.statistics.rounds;
       }
-      if (const piece* worst = widest(root_); worst != nullptr && !is_proven(*worst)) out.stopped = clock_.poll();
+      if (const fragment* worst = widest(root_); worst != nullptr && !is_proven(*worst)) out.stopped = clock_.poll();
       out.tree = assemble(root_);
       out.lower_bound = low_;
     }
@@ -145,21 +145,21 @@ class solver {
 
  private:
   [[nodiscard]] bool must_stop() const { return clock_.should_stop(); }
-  [[nodiscard]] bool is_proven(const piece& p) const { return p.width <= low_; }
+  [[nodiscard]] bool is_proven(const fragment& p) const { return p.width <= low_; }
 
   void report(std::string_view stage) {
     progress p;
     p.solver = "decompose";
     p.stage = stage;
-    if (const piece* worst = widest(root_)) p.best_objective = static_cast<double>(std::max(worst->width, low_));
+    if (const fragment* worst = widest(root_)) p.best_objective = static_cast<double>(std::max(worst->width, low_));
     p.lower_bound = static_cast<double>(low_);
     clock_.report(p);
   }
 
   // ---- splitting ----------------------------------------------------------------------------------------------------
 
-  /// Reduces a piece, splits it, and gives the pieces that are left a first decomposition.
-  void analyse(piece& p) {
+  /// Reduces a fragment, splits it, and gives the fragments that are left a first decomposition.
+  void analyse(fragment& p) {
     clock_.work(8 * p.graph.num_edges());
     reduced_graph r = reduce(p.graph, static_cast<std::uint32_t>(low_), &stop_);
     low_ = std::max<std::int64_t>(low_, r.lower_bound);
@@ -167,7 +167,7 @@ class solver {
       begin(p);
       return;
     }
-    piece& next = p.add_below(std::exchange(r.rest, {}), r.vertices);
+    fragment& next = p.add_below(std::exchange(r.rest, {}), r.vertices);
     p.reduction = std::move(r);
     if (next.graph.num_vertices() == 0) return;
     if (p.tree.size() != 0) {  // its elimination order, without the vertices that were eliminated
@@ -180,8 +180,8 @@ class solver {
     begin(next);
   }
 
-  /// Like `analyse`, for a piece that is reduced already.
-  void begin(piece& p) {
+  /// Like `analyse`, for a fragment that is reduced already.
+  void begin(fragment& p) {
     if (by_components(p)) return;
     if (p.tree.size() == 0) p.adopt(first_decomposition(p.graph));
     greedy_orders(p);
@@ -190,8 +190,8 @@ class solver {
     split(p);
   }
 
-  /// By a greedy order of least degrees. After a stop it may still take `max_polls_after_stop` polls, over all pieces;
-  /// then the vertices that are left make one bag.
+  /// Makes a decomposition by a greedy order of least degrees. After a stop it may still take `max_polls_after_stop`
+  /// polls, over all fragments; then the vertices that are left make one bag.
   tree_decomposition first_decomposition(const undirected_graph& g) {
     const std::function<bool()> stop = [&] { return must_stop() && ++polls_after_stop_ > max_polls_after_stop; };
     std::size_t eliminated = 0;
@@ -200,8 +200,8 @@ class solver {
     return decomposition_of(g, order, eliminated);
   }
 
-  /// Makes a piece below p for each of its components, unless it is connected.
-  bool by_components(piece& p) {
+  /// Makes a fragment below p for each of its components, unless it is connected.
+  bool by_components(fragment& p) {
     std::vector<std::vector<std::uint32_t>> components = components_of(p.graph);
     if (components.size() == 1) return false;
     std::vector<std::uint32_t> number(p.graph.num_vertices(), undirected_graph::none);
@@ -213,8 +213,8 @@ class solver {
     return true;
   }
 
-  /// Splits a piece at the safe separators that a minimal decomposition shows.
-  void split(piece& p) {
+  /// Splits a fragment at the safe separators that a minimal decomposition shows.
+  void split(fragment& p) {
     const std::size_t n = p.graph.num_vertices();
     if (n > 4096 || n * static_cast<std::size_t>(p.width + 1) > 400'000 || is_proven(p)) return;
     clock_.work(n * static_cast<std::size_t>(p.width * p.width) * (n / 64 + 4) / 64);
@@ -273,8 +273,8 @@ class solver {
     }
   }
 
-  /// Makes a piece below p for the torso of each group, and a joint for each safe separator.
-  static void split_at(piece& p, separators& s) {
+  /// Makes a fragment below p for the torso of each group, and a joint for each safe separator.
+  static void split_at(fragment& p, separators& s) {
     std::vector<std::uint32_t> number(p.graph.num_vertices(), undirected_graph::none), place(s.groups.size());
     for (std::uint32_t k = 0; k < s.groups.size(); ++k) {
       if (s.groups[k].empty()) continue;
@@ -288,19 +288,19 @@ class solver {
             {place[s.group[s.t.edges[e].first]], place[s.group[s.t.edges[e].second]], std::move(s.shared[e])});
   }
 
-  [[nodiscard]] piece* widest(piece& p) {
+  [[nodiscard]] fragment* widest(fragment& p) {
     if (p.below.empty()) return p.tree.size() != 0 ? &p : nullptr;
-    piece* worst = nullptr;
+    fragment* worst = nullptr;
     for (const auto& below : p.below)
-      if (piece* other = widest(*below); other != nullptr && (worst == nullptr || other->width > worst->width))
+      if (fragment* other = widest(*below); other != nullptr && (worst == nullptr || other->width > worst->width))
         worst = other;
     return worst;
   }
 
   // ---- searching ----------------------------------------------------------------------------------------------------
 
-  /// One round of everything on a piece; the next one takes twice as long.
-  void search(piece& p) {
+  /// One round of everything on a fragment; the next one takes twice as long.
+  void search(fragment& p) {
     const std::uint64_t slice = std::uint64_t{1} << std::min(22U + p.round, 34U);
     const std::uint32_t round = p.round++;
     const std::int64_t before = p.width;
@@ -331,8 +331,8 @@ class solver {
     if (p.width < before && !must_stop()) split(p);
   }
 
-  /// A greedy order of a piece by each rule.
-  void greedy_orders(piece& p) {
+  /// A greedy order of a fragment by each rule.
+  void greedy_orders(fragment& p) {
     for (const elimination_rule rule : {elimination_rule::min_fill, elimination_rule::sparsest,
                                         elimination_rule::fill_and_degree, elimination_rule::min_degree}) {
       if (must_stop() || is_proven(p)) return;
@@ -340,7 +340,7 @@ class solver {
       try_order(p, rule, {}, &stop_);
     }
   }
-  void try_order(piece& p, elimination_rule rule, std::span<const std::uint32_t> rank, stop_function stop) {
+  void try_order(fragment& p, elimination_rule rule, std::span<const std::uint32_t> rank, stop_function stop) {
     const std::vector<std::uint32_t> order = greedy_order(p.graph, {.rule = rule,
                                                                     .seed = random_.next(),
                                                                     .rank = rank,
@@ -350,7 +350,7 @@ class solver {
   }
 
   /// Decides the least width that is neither found nor refuted, then the next one, within `slice` steps.
-  void exact(piece& p, std::uint64_t slice) {
+  void exact(fragment& p, std::uint64_t slice) {
     std::uint64_t left = slice / 8;
     while (!must_stop() && !is_proven(p) && left > 0) {
       report("exact");
@@ -373,7 +373,7 @@ class solver {
   }
 
   /// One nested dissection, and greedy orders within it. Returns what it cost.
-  std::uint64_t dissect(piece& p, std::uint32_t round) {
+  std::uint64_t dissect(fragment& p, std::uint32_t round) {
     std::uint64_t spent = 0, counted = 0;
     const std::function<bool()> stop = [&] {
       clock_.work(spent - std::exchange(counted, spent));
@@ -398,8 +398,8 @@ class solver {
     return spent + 1;
   }
 
-  /// Improves the decomposition of a piece region by region, for `slice` steps.
-  void improve(piece& p, std::uint64_t slice) {
+  /// Improves the decomposition of a fragment region by region, for `slice` steps.
+  void improve(fragment& p, std::uint64_t slice) {
     report("regions");
     if (!p.improver) p.improver = std::make_unique<decomposition_improver>(p.graph, p.tree, random_.next());
     const std::uint64_t from = p.improver->work();
@@ -421,27 +421,27 @@ class solver {
 
   // ---- the answer ---------------------------------------------------------------------------------------------------
 
-  /// The decomposition of a piece from those of the pieces below.
-  tree_decomposition assemble(piece& p) {
+  /// The decomposition of a fragment from those of the fragments below.
+  tree_decomposition assemble(fragment& p) {
     if (p.below.empty()) return std::move(p.tree);
     tree_decomposition out = p.reduction.eliminated.empty() ? join(p) : lift(p);
     // The decomposition from before the split may still be the better one.
     return p.tree.size() != 0 && p.width < out.width() ? std::move(p.tree) : out;
   }
 
-  tree_decomposition lift(piece& p) {
-    piece& rest = *p.below[0];
+  tree_decomposition lift(fragment& p) {
+    fragment& rest = *p.below[0];
     return decomposition_of(p.graph, p.reduction.lift(elimination_order_of(assemble(rest), rest.graph.num_vertices())));
   }
 
-  tree_decomposition join(piece& p) {
+  tree_decomposition join(fragment& p) {
     tree_decomposition out;
     std::vector<std::uint32_t> first;
     for (const auto& below : p.below) {
       first.push_back(static_cast<std::uint32_t>(out.size()));
       append_tree(out, assemble(*below), below->vertices);
     }
-    for (const piece::joint& j : p.joints)
+    for (const fragment::joint& j : p.joints)
       out.edges.emplace_back(find_bag(out, first[j.first], j.vertices), find_bag(out, first[j.second], j.vertices));
     connect_bags(out);
     return without_subsets(out);
@@ -451,7 +451,7 @@ class solver {
   run_clock clock_;
   random_source random_;
   std::function<bool()> stop_;
-  piece root_;
+  fragment root_;
   std::int64_t low_ = 0;                                     // the proven lower bound
   static constexpr std::uint32_t max_polls_after_stop = 20;  // some milliseconds
   std::uint32_t polls_after_stop_ = 0;

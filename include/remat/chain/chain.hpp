@@ -21,7 +21,7 @@ namespace REMAT_NAMESPACE {
 struct chain_option {
   double forward_time = 0;                   ///< the time of a forward that keeps everything
   double backward_time = 0;                  ///< the time of the backward
-  std::int64_t saved_bytes = 0;              ///< what is saved, the output included
+  std::int64_t saved_bytes = 0;              ///< the bytes that are saved, the output included
   std::int64_t forward_overhead_bytes = 0;   ///< workspace of the forward
   std::int64_t backward_overhead_bytes = 0;  ///< workspace of the backward
 
@@ -162,7 +162,7 @@ class chain_problem {
   std::int64_t budget_ = unlimited;
 };
 
-/// What a step does with a stage of a chain. A forward of stage i reads x_{i−1} and makes x_i.
+/// The actions of a step on a stage of a chain. A forward of stage i reads x_{i−1} and makes x_i.
 enum class chain_action : std::uint8_t {
   forward_none,        ///< keeps nothing: frees x_{i−1}, unless stage i − 1 saved it
   forward_checkpoint,  ///< keeps its input x_{i−1}
@@ -172,7 +172,7 @@ enum class chain_action : std::uint8_t {
 
 /// One step of a chain's schedule. Stages count from 1; stage L + 1 is the loss, whose forward is `forward_all`.
 struct chain_step {
-  chain_action action = chain_action::forward_all;  ///< what the step does
+  chain_action action = chain_action::forward_all;  ///< the action of the step
   std::uint32_t stage = 1;                          ///< 1 … L + 1
   std::uint32_t option = 0;  ///< the stage's option, for `forward_all` and `backward`; 0 for other forwards
   /// Compares all members.

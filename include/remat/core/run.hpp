@@ -302,10 +302,10 @@ struct piece_list {
   /// Called on the caller's thread when pieces have finished, with their number. May be empty.
   std::function<void(std::size_t finished)> report{};
 
-  // For pieces that may run in another process.
+  // The rest is for pieces that may run in another process.
   std::string_view kind{};                                              ///< the name of a `piece_kind`; empty: none may
-  std::function<byte_row()> shared{};                                   ///< what all pieces need
-  std::function<byte_row(std::size_t piece)> encode{};                  ///< what this piece needs beside
+  std::function<byte_row()> shared{};                                   ///< the bytes that all pieces need
+  std::function<byte_row(std::size_t piece)> encode{};                  ///< the bytes that this piece needs beside
   std::function<void(std::size_t, std::span<const std::byte>)> take{};  ///< keeps the result of a piece
 };
 

@@ -152,7 +152,7 @@ class communicator {
     require(MPI_Allgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_), "MPI_Allgather");
     const bool receives = rank_ == root;
     std::vector<std::vector<std::byte>> out(receives ? ranks : 0);
-    // In rounds, in which all ranks together send at most `largest_` bytes, or one each.
+    // The bytes go in rounds, in which all ranks together send at most `largest_` bytes, or one each.
     const std::uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
     const std::size_t share = std::max<std::size_t>(1, largest_ / ranks);
     std::vector<int> counts(ranks), offsets(ranks);
@@ -313,7 +313,7 @@ class mpi_crew final : public crew {
   /// called.
   mpi_crew(const communicator& ranks, std::vector<piece_kind> kinds)
       : ranks_(ranks), kinds_(std::move(kinds)), ranks_state_(static_cast<std::size_t>(ranks.size())) {}
-  /// On rank 0: `end`.
+  /// Calls `end`, which does something on rank 0.
   ~mpi_crew() override {
     try {
       end();
@@ -324,13 +324,13 @@ class mpi_crew final : public crew {
   /// Returns the number of ranks; 1 if the caller's pieces stay on rank 0.
   [[nodiscard]] std::size_t members() const noexcept override { return is_shared() ? number() : 1; }
 
-  /// On a rank other than 0: runs pieces until rank 0 ends the crew. On rank 0: returns at once.
+  /// Runs pieces until rank 0 ends the crew. On rank 0 it returns at once.
   void serve() {
     if (ranks_.rank() != 0) server(*this).run();
   }
 
-  /// On rank 0: lets `serve` return on all other ranks; the crew then has no other members. Called again, it does
-  /// nothing.
+  /// Lets `serve` return on all other ranks; the crew then has no other members. To be called on rank 0; called again,
+  /// it does nothing.
   void end() {
     if (ranks_.rank() != 0 || ended_) return;
     ended_ = true;
@@ -425,7 +425,7 @@ class mpi_crew final : public crew {
     }
 
     void hand_out(bool stopped) {
-      // After a stop request the rest, which ends at once, stays here.
+      // The rest stays here after a stop request, and ends at once.
       for (std::size_t r = 1; r < all_.number() && !stopped && !queue_.empty(); ++r)
         if (!all_.ranks_state_[r].sequence) send_piece(r);
       if (own_.is_busy() || queue_.empty() || failure_) return;

@@ -20,8 +20,8 @@ namespace REMAT_NAMESPACE {
 
 /// The options of `same_plan`. All ranks pass equal ones.
 struct same_plan_options {
-  /// What must be equal besides inputs, outputs, bytes and flags. With `compare.times = false` each rank may have
-  /// measured times of its own: the plan is then made for those of rank 0.
+  /// The properties that must be equal besides inputs, outputs, bytes and flags. With `compare.times = false` each rank
+  /// may have measured times of its own: the plan is then made for those of rank 0.
   digest_options compare{};
   /// If given, the other ranks run these pieces of the solver's solve (`solver_pieces`) and do not sleep. Under a limit
   /// of work the answer is the same.

@@ -124,11 +124,11 @@ enum class cuda_debug : std::uint8_t {
   off,  ///< does not watch them
   /// Waits for each launch, so that an error that the device finds (an illegal address) names its operation.
   synchronize,
-  /// As `synchronize`, and fills memory that belongs to no tensor with `detail::cuda::poison`: freed memory becomes
-  /// poison, fresh outputs and workspace begin as poison. A kernel that reads poison computes NaN.
+  /// Does what `synchronize` does, and fills memory that belongs to no tensor with `detail::cuda::poison`: freed memory
+  /// becomes poison, fresh outputs and workspace begin as poison. A kernel that reads poison computes NaN.
   poison,
-  /// As `poison`, and compares the arena with a copy on the host after each launch (`detail::cuda::write_check`): a
-  /// kernel that has written outside of its outputs and its workspace is named.
+  /// Does what `poison` does, and compares the arena with a copy on the host after each launch
+  /// (`detail::cuda::write_check`): a kernel that has written outside of its outputs and its workspace is named.
   check_writes
 };
 
@@ -147,17 +147,17 @@ struct cuda_options {
   /// The plan's streams 1, 2, …, those for copies among them, which the caller owns: created with any flags, priorities
   /// or green contexts, and alive as long as the executor. Empty: the executor makes them, with cudaStreamNonBlocking.
   std::vector<cudaStream_t> streams{};
-  /// Of the streams that the executor makes; the stream of `capture()` is always one of them. Smaller numbers are more
-  /// urgent, 0 is the default. If the stream passed to `run` has a priority, give the same here.
+  /// The priority of the streams that the executor makes; the stream of `capture()` is always one of them. Smaller
+  /// numbers are more urgent, 0 is the default. If the stream passed to `run` has a priority, give the same here.
   int priority = 0;
-  /// What `capture` and `update` forbid while they enqueue: calls that CUDA calls unsafe in a capture, such as
+  /// The mode in which `capture` and `update` enqueue. It forbids calls that CUDA calls unsafe in a capture, such as
   /// cudaMalloc. cudaStreamCaptureModeThreadLocal: on the calling thread; other threads may allocate.
   /// cudaStreamCaptureModeGlobal: on all threads, so that no other thread's work is mistaken for a part of the step.
   /// cudaStreamCaptureModeRelaxed: nowhere, for kernels that allocate or load code when they are enqueued; what they do
   /// so is not repeated by replays.
   cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeThreadLocal;
   cuda_debug debug = cuda_debug::off;  ///< how closely the executor watches the kernels
-  /// In a debug mode: tell NVTX which bytes of the arena belong to tensors (`detail::cuda::memory_regions`), so that
+  /// True: a debug mode tells NVTX which bytes of the arena belong to tensors (`detail::cuda::memory_regions`), so that
   /// compute-sanitizer sees a kernel that leaves its tensor. Only for an arena that no other executor uses.
   bool regions = false;
   bool timing = false;  ///< note when each launch began and ended: two more events a launch
@@ -340,9 +340,9 @@ class cuda_executor {
     calls_.bind_output(t, memory);
   }
 
-  /// Enqueues one training step behind what `stream` holds and returns without waiting. What `stream` is given next
-  /// begins when the step has ended. `stream` may be any stream of the device, the default streams among them. It may
-  /// be capturing: the step becomes part of that capture, the `cuda_seed` is not written, and `stop` is ignored;
+  /// Enqueues one training step behind what `stream` holds and returns without waiting. Work that `stream` is given
+  /// next begins when the step has ended. `stream` may be any stream of the device, the default streams among them. It
+  /// may be capturing: the step becomes part of that capture, the `cuda_seed` is not written, and `stop` is ignored;
   /// replays are the caller's to order, as of `cuda_captured_step::add_to`.
   ///
   /// Looks at `stop` before each launch. A run that was stopped enqueues no further launch, waits for the plan's other
@@ -399,7 +399,7 @@ class cuda_executor {
     require_own(step);
     return step.update(captured(own_capture_stream(), step_seed));
   }
-  /// As `update`, for a step of `capture_on`: captures on the caller's `stream`.
+  /// Does what `update` does, for a step of `capture_on`: captures on the caller's `stream`.
   bool update_on(cudaStream_t stream, cuda_captured_step& step, std::uint64_t step_seed = 0) {
     const detail::exclusive_use use(in_use_);
     require_own(step);
@@ -424,9 +424,9 @@ class cuda_executor {
     repeats_ = std::move(times);
   }
 
-  /// With `timing`: the time of each launch of the last training step. Wait for its end first. Throws `bad_argument`
-  /// without `timing` or if no step has run to its end since the last one that did not, `cuda_error` where the step has
-  /// not ended.
+  /// Returns the time of each launch of the last training step, if `timing` is set. Wait for its end first. Throws
+  /// `bad_argument` without `timing` or if no step has run to its end since the last one that did not, `cuda_error`
+  /// where the step has not ended.
   [[nodiscard]] std::vector<cuda_launch_time> times() const {
     require_timed();
     std::vector<cuda_launch_time> out(plan_.size());
@@ -438,7 +438,7 @@ class cuda_executor {
     }
     return out;
   }
-  /// With `timing`: the time of the last training step on the device, in milliseconds. Throws as `times`.
+  /// Returns the time of the last training step on the device, in milliseconds, if `timing` is set. Throws as `times`.
   [[nodiscard]] float step_time() const {
     require_timed();
     return between(2 * plan_.size(), 2 * plan_.size() + 1);

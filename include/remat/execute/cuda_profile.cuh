@@ -42,7 +42,7 @@ class replays {
   report run(std::uint64_t step_seed, const std::stop_token& stop) {
     if (stop.stop_requested()) return {.status = run_status::cancelled};
     if (!captured_) {
-      // What kernels load or allocate at their first launch, they cannot in a capture.
+      // A capture forbids the loads and allocations that kernels make at their first launch.
       if (executor_.run(stream_.get(), step_seed, stop) != run_status::done) return {.status = run_status::cancelled};
       throw_on_cuda_error(cudaStreamSynchronize(stream_.get()), "running the step before its capture");
       captured_.emplace(executor_.capture());
@@ -135,8 +135,8 @@ template <cuda_kernels Kernels>
   return profile(executor, cuda_profile_options{.profile = options});
 }
 
-/// As `make_planned`, on the current CUDA device: measures operations by captured replays behind one eager run, median
-/// of ten, plans the step with the measured times, and makes a `cuda_executor` with all tensors bound.
+/// Does what `make_planned` does, on the current CUDA device: measures operations by captured replays behind one eager
+/// run, median of ten, plans the step with the measured times, and makes a `cuda_executor` with all tensors bound.
 ///
 /// Operations are measured in the arena of `cuda` if it is large enough, and in memory from cudaMalloc otherwise, which
 /// is freed before the executor is made. The executor takes over the arena of `cuda`; with none, it allocates the

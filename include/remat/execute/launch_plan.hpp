@@ -26,7 +26,7 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::kernels {
 
-/// In debug builds: throws `bad_argument` unless operation `o` has a `what` number `i`, of `count`.
+/// Throws `bad_argument` in debug builds unless operation `o` has a `what` number `i`, of `count`.
 inline void require_argument([[maybe_unused]] op_id o, [[maybe_unused]] const char* what,
                              [[maybe_unused]] std::size_t i, [[maybe_unused]] std::size_t count) {
 #ifndef NDEBUG
@@ -52,11 +52,13 @@ struct kernel_call {
   op_id operation{};                                     ///< the operation to run
   std::span<const std::span<const std::byte>> inputs{};  ///< the inputs in the graph's order, those of the step, too
   std::span<const std::span<std::byte>> outputs{};       ///< the outputs in the graph's order
-  /// Of each output. 0: its content is undefined, and the kernel must write all of it. 1: it holds the contributions of
-  /// other operations or, an accumulated output, of earlier training steps, and the kernel adds its own to them.
+  /// A number for each output. 0: its content is undefined, and the kernel must write all of it. 1: it holds the
+  /// contributions of other operations or, an accumulated output, of earlier training steps, and the kernel adds its
+  /// own to them.
   std::span<const std::uint8_t> adds{};
   std::span<std::byte> workspace{};  ///< undefined content before and after the call
-  /// For random operations: the same for all runs of the operation in one training step, different in each step.
+  /// The seed of random operations: the same for all runs of the operation in one training step, different in each
+  /// step.
   std::uint64_t seed = 0;
   Stream stream{};  ///< the stream on which the kernel runs
 
@@ -177,7 +179,8 @@ enum class host_debug : std::uint8_t {
   /// or at the end of the training step. Memory of the caller is not watched; a bound output begins as poison if a
   /// kernel must write all of it, and an accumulated one keeps what it holds.
   poison,
-  /// As `poison`, but all free memory is compared after every launch, so the error names the operation that wrote.
+  /// Does what `poison` does, but compares all free memory after every launch, so the error names the operation that
+  /// wrote.
   every_launch
 };
 
@@ -191,7 +194,7 @@ enum class run_status : std::uint8_t {
 struct arena_layout {
   std::span<const std::int64_t> offsets{};  ///< bytes, of each allocation of `lifetimes`
   std::int64_t arena_bytes = 0;             ///< the size of the arena
-  std::int64_t alignment = 1;  ///< what the arena's first byte and all offsets are multiples of; a power of two
+  std::int64_t alignment = 1;  ///< the arena's first byte and all offsets are multiples of it; a power of two
 
   /// Refers to the offsets `where`, which must outlive the layout.
   arena_layout(std::span<const std::int64_t> where, std::int64_t bytes, std::int64_t aligned_to)
@@ -205,8 +208,8 @@ struct arena_layout {
 ///
 /// Outputs in memory of the caller: by default, final outputs lie in the arena, and the caller copies them after a
 /// training step. `bound_outputs` and `accumulated_outputs` name final outputs that lie in memory of the caller: the
-/// executor's `bind_output` gives the memory, the kernels write to it, and the arena has no room for them. They count
-/// in the schedule's peak like other tensors.
+/// executor's `bind_output` gives the memory, the kernels write to it, and the arena does not hold them. They count in
+/// the schedule's peak like other tensors.
 ///
 /// An accumulated output adds up over training steps, as gradients over micro-batches: the kernels add to what its
 /// memory holds, from the first contribution of a step on. The caller sets it to zero before the first micro-batch. So
@@ -227,8 +230,8 @@ struct launch_options {
   /// Bytes, at least 0: a larger arena is refused.
   std::int64_t arena_budget = problem::unlimited;
   std::int64_t host_arena_budget = problem::unlimited;  ///< likewise, of the arena on the host
-  /// Of each operation, the share of the device that its kernel occupies, 0 … 1: see `stream_options::shares`. For the
-  /// simulated times and the choice of the streams. Empty: kernels of all streams may run at the same time.
+  /// The share of the device that the kernel of each operation occupies, 0 … 1: see `stream_options::shares`. It
+  /// decides the simulated times and the choice of the streams. Empty: kernels of all streams may run at the same time.
   std::vector<double> occupancy{};
 
   /// The tensors of `bound_outputs` and `accumulated_outputs`, which are not in the arena:
@@ -249,7 +252,7 @@ struct launch_argument {
   std::uint32_t allocation = bound;  ///< an index into `launch_plan::lives()`
   std::int64_t bytes = 0;            ///< the size of the tensor
   std::int64_t offset = 0;           ///< bytes, in the arena; 0 in the caller's memory
-  /// Of an output: 1 if it already holds the contributions of other operations or, accumulated, of earlier steps.
+  /// 1 for an output that already holds the contributions of other operations or, accumulated, of earlier steps.
   std::uint8_t adds = 0;
 };
 
@@ -265,7 +268,7 @@ struct launch {
   std::uint32_t first_input = 0;   ///< the place of its inputs in `launch_plan::arguments()`; its outputs follow
   std::uint32_t first_output = 0;  ///< the place of its outputs there
   std::uint32_t end = 0;           ///< one past its last output there
-  /// Of a copy: the copy on the host that it writes or reads, of `lifetimes::host`; else `no_allocation`.
+  /// The copy on the host that a copy writes or reads, of `lifetimes::host`; else `no_allocation`.
   std::uint32_t host = lifetimes::no_allocation;
   std::int64_t workspace_offset = 0;  ///< bytes, in the arena; 0 without workspace
   std::int64_t workspace_bytes = 0;   ///< the size of its workspace
@@ -280,7 +283,7 @@ struct launch {
 
 namespace detail {
 
-/// What an executor reads from a graph: arguments in the graph's order, sizes and names.
+/// The facts that an executor reads from a graph: arguments in the graph's order, sizes and names.
 struct graph_arguments {
   std::size_t num_operations = 0, num_tensors = 0;
   index_rows inputs, outputs;  // operation → tensors
@@ -296,9 +299,9 @@ struct graph_arguments {
       if (g.always_resident[t]) out[t] = bytes[t];
     return out;
   }
-  /// For messages: "operation 3 (matmul)".
+  /// Names an operation in messages: "operation 3 (matmul)".
   [[nodiscard]] std::string label(op_id o) const { return labelled("operation ", index(o), operation_names); }
-  /// For messages: "tensor 4 (x)".
+  /// Names a tensor in messages: "tensor 4 (x)".
   [[nodiscard]] std::string label(tensor_id t) const { return labelled("tensor ", index(t), tensor_names); }
 
  private:
@@ -346,7 +349,7 @@ template <data_flow_graph G>
 /// memory; time as `assign_streams`.
 class launch_plan {
  public:
-  /// With given addresses, such as those of a `memory_plan`.
+  /// Takes given addresses, such as those of a `memory_plan`.
   ///
   /// Throws `bad_argument` if the graph is not the problem's, if the schedule is not legal or exceeds the problem's
   /// budget, or if allocations that live at the same time share bytes, lie outside of the arena or are not aligned.
@@ -366,12 +369,12 @@ class launch_plan {
               const launch_options& options)
       : launch_plan(detail::read_arguments(graph), p, steps, lifetimes_of(p, steps), &layout, options) {}
 
-  /// With a memory plan made for the schedule. Throws `bad_argument` likewise, and what `plan_memory` throws.
+  /// Makes a memory plan for the schedule. Throws `bad_argument` likewise, and what `plan_memory` throws.
   template <data_flow_graph G>
   launch_plan(const G& graph, const problem& p, const schedule& plan, const launch_options& options = {})
       : launch_plan(detail::read_arguments(graph), p, plan.steps, lifetimes_of(p, plan), nullptr, options) {}
 
-  /// In the schedule's order; elsewhere, launch i is `launches()[i]`.
+  /// The launches in the schedule's order; elsewhere, launch i is `launches()[i]`.
   [[nodiscard]] std::span<const launch> launches() const noexcept { return launches_; }
   /// The number of launches: the computes of the schedule, and its copies between device and host.
   [[nodiscard]] std::size_t size() const noexcept { return launches_.size(); }
@@ -387,7 +390,7 @@ class launch_plan {
   [[nodiscard]] std::span<const launch_argument> arguments() const noexcept { return arguments_; }
   /// The events that launch `i` waits for, on its stream.
   [[nodiscard]] std::span<const std::uint32_t> waits(std::size_t i) const noexcept { return waits_[i]; }
-  /// For each event, the launch after which it is recorded.
+  /// The launch after which each event is recorded.
   [[nodiscard]] std::span<const std::uint32_t> events() const noexcept { return events_; }
   /// The number of events, each recorded once in a run.
   [[nodiscard]] std::uint32_t num_events() const noexcept { return static_cast<std::uint32_t>(events_.size()); }
@@ -468,11 +471,11 @@ class launch_plan {
   /// The allocation in the arena that holds a final output at the end; `launch_argument::bound` for all other tensors.
   [[nodiscard]] std::uint32_t output_allocation(tensor_id t) const noexcept { return output_allocation_[index(t)]; }
 
-  /// For messages: "operation 3 (matmul)".
+  /// Names an operation in messages: "operation 3 (matmul)".
   [[nodiscard]] std::string label(op_id o) const { return graph_.label(o); }
-  /// For messages: "tensor 4 (x)".
+  /// Names a tensor in messages: "tensor 4 (x)".
   [[nodiscard]] std::string label(tensor_id t) const { return graph_.label(t); }
-  /// For messages: the operation of a launch of this plan, or "the copy of tensor 4 (x) to the host".
+  /// Names a launch of this plan in messages: its operation, or "the copy of tensor 4 (x) to the host".
   [[nodiscard]] std::string label(const launch& l) const;
   /// The tensor that a launch of this plan copies. Precondition: the launch is a copy.
   [[nodiscard]] tensor_id copied(const launch& l) const noexcept { return arguments_[l.first_input].tensor; }

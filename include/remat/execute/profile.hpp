@@ -184,10 +184,11 @@ struct planning_options {
 template <class Executor>
 struct planned_step {
   std::unique_ptr<Executor> executor{};  ///< null if no schedule was found, or none whose arena fits: see `message`
-  profile_report measured{};             ///< what the first schedule was measured at
+  profile_report measured{};             ///< the times that were measured with the first schedule
   std::optional<problem> instance{};     ///< the problem with the measured times and the budget
   schedule plan{};                       ///< the schedule of the executor; empty without one
-  /// Of a training step: the measured times along the plan, on `streams` streams, with copies at the link's speeds.
+  /// The predicted time of a training step: the measured times along the plan, on `streams` streams, with copies at the
+  /// link's speeds.
   double predicted_seconds = 0;
   double baseline_seconds = 0;        ///< the time of a training step with nothing recomputed, on one stream
   std::int64_t peak_bytes = 0;        ///< the plan's peak

@@ -52,7 +52,7 @@ namespace detail::backward_rule {
 template <class Kernel>
 struct backward_operation {
   std::string name{};  ///< if empty, the forward operation's name and " backward"
-  std::vector<backward_input> inputs = detail::backward_rule::no_inputs();  ///< what it reads
+  std::vector<backward_input> inputs = detail::backward_rule::no_inputs();  ///< the tensors that it reads
   std::vector<gradient> outputs = detail::backward_rule::no_outputs();      ///< the gradients that it writes or adds to
   /// Floating-point operations of one run; NaN if they are not known.
   double flops = std::numeric_limits<double>::quiet_NaN();

@@ -29,8 +29,8 @@ struct tensor_spec {
 struct operation_spec {
   std::string name{};                  ///< a name for messages and reports
   op_phase phase = op_phase::unknown;  ///< the pass to which it belongs
-  std::vector<tensor_id> inputs{};     ///< whose content is read
-  std::vector<tensor_id> outputs{};    ///< whose content is written, or added to if a tensor has several producers
+  std::vector<tensor_id> inputs{};     ///< the tensors that it reads
+  std::vector<tensor_id> outputs{};    ///< the tensors that it writes, or adds to if they have several producers
   double flops = std::numeric_limits<double>::quiet_NaN();           ///< floating-point operations of one run
   double bytes_accessed = std::numeric_limits<double>::quiet_NaN();  ///< bytes of memory traffic of one run
   double seconds = std::numeric_limits<double>::quiet_NaN();         ///< measured time of one run

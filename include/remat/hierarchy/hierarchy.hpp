@@ -43,7 +43,7 @@ struct operation_hierarchy {
     std::uint32_t forward_end = 0;     ///< one past the place of its last forward operation
     std::uint32_t backward_begin = 0;  ///< the place in `order` of its first backward operation
     std::uint32_t backward_end = 0;    ///< one past the place of its last backward operation
-    /// What each child but the last makes is read by the next child, and in the forward by no other operation.
+    /// The output of each child but the last is read by the next child, and in the forward by no other operation.
     bool sequence = false;
   };
 
@@ -79,7 +79,7 @@ struct operation_hierarchy {
 
 /// The hierarchy with these groups of forward operations: `group_of_operation` says in which group each needed forward
 /// operation is directly, `parent_of_group` in which group each group is (`operation_hierarchy::none`: in the whole
-/// step). What is said of other operations is not looked at.
+/// step). Entries of other operations are not looked at.
 ///
 /// O((operations + reads and writes) · (depth + log operations)) time; a read of a tensor with several producers counts
 /// once for each. Throws `bad_argument` for an index out of range, a group that is empty or inside itself or not

@@ -47,7 +47,7 @@ class json_value {
   /// The range that `elements()` and `members()` return.
   class children;
 
-  /// For `json_document`: the value at place `node`.
+  /// The value at place `node`, made by `json_document`.
   json_value(const json_document& document, std::uint32_t node) noexcept : document_(&document), node_(node) {}
 
   /// The kind of this value.
@@ -231,8 +231,9 @@ class json_value::children {
 ///
 /// Figures that are not known are left out. Bytes of names that are not UTF-8 are replaced. Two figures are rounded if
 /// the format has no number for them: `bytes_accessed` to a whole number, and seconds to the nearest value that a
-/// `time_us` gives, which differs by at most one unit in the last place. What was read from a file is never rounded.
-/// O(operations + tensors + reads and writes) time. Throws `bad_cost` for a figure that is negative or infinite.
+/// `time_us` gives, which differs by at most one unit in the last place. Figures that were read from a file are never
+/// rounded. O(operations + tensors + reads and writes) time. Throws `bad_cost` for a figure that is negative or
+/// infinite.
 [[nodiscard]] std::string to_json(const training_graph& graph);
 
 /// Writes a training graph to a file, over the old content. Throws `bad_file` if that fails. See `to_json`.

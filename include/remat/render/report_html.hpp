@@ -31,7 +31,7 @@ struct report_subject {
   std::string command{};                      ///< the command line that made the report; may be empty
   /// How the report was made: label, value. The version, the date, the seed, the limits.
   std::vector<std::pair<std::string, std::string>> made{};
-  /// What the reader may try next: a sentence, and the command line for it, which may be empty.
+  /// A hint to the reader, what to try next: a sentence, and the command line for it, which may be empty.
   std::vector<std::pair<std::string, std::string>> next{};
 };
 

@@ -80,7 +80,8 @@ struct check_report {
 
 /// When each step of a schedule runs.
 struct engine_times {
-  /// Of each step. For `free`, the moment when the device's bytes are free; for `drop`, the moment when the host's are.
+  /// The times of each step: for `free`, the moment when the device's bytes are free; for `drop`, the moment when the
+  /// host's are.
   std::vector<step_times> steps{};
   std::array<double, num_engines> busy{};  ///< the sum of the times of what each engine does
   double makespan = 0;                     ///< when the last engine ends: `check_report::time`

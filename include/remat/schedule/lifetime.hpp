@@ -75,7 +75,7 @@ struct memory_point {
   double time = 0;                         ///< the time since the start of the schedule, in the cost model's unit
   std::int64_t bytes = 0;                  ///< bytes in use
   std::uint32_t operation = no_operation;  ///< the operation that begins to run at `time`
-  std::uint32_t run = 0;                   ///< which run of the operation this is, from 1; 0 if none begins
+  std::uint32_t run = 0;                   ///< the number of this run of the operation, from 1; 0 if none begins
 };
 
 /// The memory of one schedule over time, what it holds at its peak and at the turn from forward to backward, and what
@@ -151,14 +151,13 @@ struct stream_options {
   /// The largest number of streams.
   static constexpr std::uint32_t max_streams = 64;
 
-  /// For the computes: 1 … max_streams. 1 if the schedule copies tensors to the host.
+  /// The number of streams for the computes, 1 … max_streams; 1 if the schedule copies tensors to the host.
   std::uint32_t streams = 1;
-  /// For each allocation of the schedule, its address in the arena. A compute that writes to addresses then waits for
-  /// all computes that used them before. Empty: no two allocations share addresses, and only data orders the computes.
+  /// The address of each allocation of the schedule in the arena. A compute that writes to addresses then waits for all
+  /// computes that used them before. Empty: no two allocations share addresses, and only data orders the computes.
   std::span<const std::int64_t> offsets{};
-  /// For each operation of the graph, the share of the device that its kernel occupies while it runs, 0 … 1. Launches
-  /// whose shares add up to more than 1 do not overlap in the simulated times. Empty: all shares are 0, and any
-  /// launches may overlap.
+  /// The share of the device that the kernel of each operation occupies while it runs, 0 … 1. Launches whose shares add
+  /// up to more than 1 do not overlap in the simulated times. Empty: all shares are 0, and any launches may overlap.
   std::span<const double> shares{};
 };
 
@@ -200,7 +199,7 @@ struct stream_assignment {
 /// With `shares`, a launch begins at the first moment from which its share fits beside those of the launches before it
 /// in the list until it ends: the serial scheme of \cite kolisch1996serial. So the makespan is at least the sum of time
 /// times share over all launches, and the sum of the times if all shares are 1. The shares change the simulated times
-/// and the choice of the stream. They add no wait: a device that has room nevertheless may begin earlier.
+/// and the choice of the stream. They add no wait: a device that is free nevertheless may begin earlier.
 ///
 /// With copies to the host, each engine has a stream of its own: the computes, the copies out, the copies in. The waits
 /// are those of the engines (`engine_times_of`), and no others: they also keep all uses of the arenas in order, on the

@@ -16,7 +16,7 @@
 
 namespace REMAT_NAMESPACE {
 
-/// What a step does.
+/// The kinds of steps.
 enum class step_kind : std::uint8_t {
   compute,   ///< runs an operation
   free,      ///< releases a tensor on the device
@@ -158,7 +158,7 @@ inline constexpr std::size_t num_engines = enum_names<engine>::all.size();
   return std::nullopt;
 }
 
-/// From when to when an engine does one step, in the cost model's unit of time.
+/// The time in which an engine does one step, in the cost model's unit.
 struct step_times {
   double begin = 0;  ///< when it begins
   double end = 0;    ///< when it ends; equal to `begin` for a step that takes no time

@@ -21,12 +21,13 @@ namespace REMAT_NAMESPACE {
 /// Options of `least_memory_within`.
 struct least_memory_within_options {
   std::uint32_t budgets = 12;  ///< the most budgets that are tried; each more halves what the bound may still gain
-  /// As in `turnaround_options`, for a second bisection above what the first one has proven. 12 takes some seconds on
-  /// some hundred operations, and raises the bound by a fifth to a third where a good part of the step runs again.
+  /// `turnaround_options::chain_moments` of a second bisection above what the first one has proven. 12 takes some
+  /// seconds on some hundred operations, and raises the bound by a fifth to a third where a good part of the step runs
+  /// again.
   std::uint32_t chain_moments = 0;
   run_control run{};  ///< `stop` and `time_limit` end the search; the other fields are not used
 
-  /// For the limits of `run`: with chains of moments if its time is limited, as they may take long.
+  /// The options for the limits of `run`: chains of moments, which may take long, only if its time is limited.
   [[nodiscard]] static least_memory_within_options under(const run_control& run) {
     return {.chain_moments = run.has_time_limit() ? 12U : 0U, .run = run};
   }
@@ -123,13 +124,13 @@ struct trade_off_options {
   run_control run{};          ///< limits of all solves together
 };
 
-/// What a solve within one budget has come to.
+/// The result of a solve within one budget.
 struct budget_probe {
-  std::optional<std::int64_t> bytes{};  ///< what its answer takes, at most the budget; nothing if it is not good enough
+  std::optional<std::int64_t> bytes{};  ///< the bytes of its answer, at most the budget; none if it is not good enough
   bool proves_none = false;             ///< proven: no answer within the budget is good enough
 };
 
-/// What `bisect_budgets` has come to.
+/// The result of `bisect_budgets`.
 struct budget_bisection {
   bool found = false;      ///< the first probe was good enough
   std::int64_t least = 0;  ///< nothing within fewer bytes is good enough: `low`, or what probes have proven
@@ -166,7 +167,8 @@ budget_bisection bisect_budgets(std::int64_t low, std::int64_t high, const trade
                                        const std::function<solution(const problem&, const run_control&)>& solve,
                                        const trade_off_options& options = {});
 
-// ---- with a solver -----------------------------------------------------------------------------------------------
+// ---- solved with a solver
+// ----------------------------------------------------------------------------------------------
 
 /// `frontier_by` with a solver, and its options but for `run`.
 template <class Solver>

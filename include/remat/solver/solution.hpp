@@ -134,7 +134,7 @@ struct solve_statistics {
   std::uint64_t work = 0;        ///< work in units of `work_of`
   std::uint64_t computes = 0;    ///< runs of operations in the plan
   std::uint64_t recomputes = 0;  ///< runs in the plan beyond the first of each operation
-  figures own{};                 ///< what the parts of the solver did; the solver's header names them
+  figures own{};                 ///< figures of the parts of the solver; the solver's header names them
 };
 
 /// The figure (`solve_statistics::own`) that tells apart two kinds of `timeout`: it is there, and true, if no limit
@@ -264,8 +264,8 @@ template <class Solver>
 
 }  // namespace detail
 
-/// What a solver that is named after a publication does when its own method has ended: the type of its option
-/// `improve`. Nothing by default, so a program compiles an improvement only where it asks for one.
+/// The improvement after the own method of a solver that is named after a publication: the type of its option
+/// `improve`. There is none by default, so a program compiles an improvement only where it asks for one.
 ///
 ///     const solution s = rotor(p, {.improve = by_refinement});  // remat/method/refined.hpp
 class improvement {

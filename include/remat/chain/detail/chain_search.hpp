@@ -36,8 +36,8 @@ struct chain_search_options : chain_program_options {
   /// Tries schedules whose lost time, in the chain's count, is at most this multiple of that of the best schedule
   /// known: a schedule of operations recomputes less than the chain counts.
   double allowance = 1.3;
-  chain_expansion expansion = chain_expansion::both;  ///< what is tried of each schedule
-  /// After a schedule over the budget, the next one tried needs less memory by this fraction of the excess.
+  chain_expansion expansion = chain_expansion::both;  ///< the ways in which each schedule is expanded
+  /// The fraction of the excess by which the next schedule needs less memory, after one over the budget.
   double leap = 0;
 };
 
@@ -107,7 +107,7 @@ chain_search_end search_chain(const problem& p, chain_program& program, const ch
 struct chain_best {
   std::optional<schedule> plan{};   ///< the fastest one; of equal times, the one of the lowest peak
   check_report report{};            ///< the report on `plan`
-  chain_program::entry of_table{};  ///< what the table says of `plan`
+  chain_program::entry of_table{};  ///< the entry of the table for `plan`
 
   /// The time of the plan; infinite if there is none.
   [[nodiscard]] double time() const noexcept { return plan ? report.time : std::numeric_limits<double>::infinity(); }

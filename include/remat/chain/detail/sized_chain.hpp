@@ -18,7 +18,7 @@ namespace REMAT_NAMESPACE::detail {
 struct keep_option {
   double time = 0;                     ///< time of the forward and the backward
   double last_time = 0;                ///< the same, with the forward right before the backward
-  std::int64_t saved = 0;              ///< what the stage keeps, in a chain without `saved_until`
+  std::int64_t saved = 0;              ///< bytes that the stage keeps, in a chain without `saved_until`
   std::int64_t forward_need = 0;       ///< need of the forward, without its input and the waiting gradient
   std::int64_t last_forward_need = 0;  ///< the same, with the forward right before its own backward
   std::int64_t backward_need = 0;      ///< need of the backward, with the saved tensors
@@ -30,7 +30,7 @@ struct sized_stage {
   double backward = 0;             ///< time of a backward without a forward; for an `idle` stage alone
   std::int64_t gradient = 0;       ///< the gradients that later stages make for its backward and for those before it
   std::int64_t fast_need = 0;      ///< need of a forward that keeps nothing, without its input and the waiting gradient
-  std::int64_t crossing = 0;       ///< what it makes for the next stage, in a chain without `crossing_from`
+  std::int64_t crossing = 0;       ///< bytes that it makes for the next stage, in a chain without `crossing_from`
   std::int64_t outputs = 0;        ///< final outputs that its backward makes
   std::int64_t transient = 0;      ///< the part of the next stage's input that forwards alone read
   std::int64_t idle_need = 0;      ///< need of the backward alone; for an `idle` stage alone
@@ -54,8 +54,8 @@ struct sized_chain {
   std::vector<keep_option> options{};         ///< the options of all stages
   std::vector<std::int64_t> crossing_from{};  ///< x(s, j), at s · (n + 1) + j; empty in the Rotor model
   std::vector<std::int64_t> held{};           ///< h(s, j), at s · (n + 1) + j; empty in the Rotor model
-  /// In place of `keep_option::saved`, at o · (n + 1) + t: the part of a stage that is kept, by its option o, for the
-  /// backwards of the stages up to t. Empty in the Rotor model.
+  /// The bytes of a stage that are kept, by its option o, for the backwards of the stages up to t: at o · (n + 1) + t.
+  /// They replace `keep_option::saved`. Empty in the Rotor model.
   std::vector<std::int64_t> saved_until{};
   /// A forward that keeps everything is charged the gradient of its own output, as in the published recurrence, in
   /// place of the gradient that waits at that time.
@@ -83,7 +83,7 @@ struct sized_chain {
   [[nodiscard]] std::int64_t saved(std::uint32_t o, std::uint32_t t) const noexcept {
     return wide() ? saved_until[at(o, t)] : options[o].saved;
   }
-  /// True if every choice in (s, t) must leave room for the forwards of s … t − 1 that keep nothing, as in the
+  /// True if every choice in (s, t) must leave memory for the forwards of s … t − 1 that keep nothing, as in the
   /// published recurrence. False: only the choices that run such forwards must. Without options the two agree if each
   /// forward is charged the gradient that waits.
   [[nodiscard]] bool strict() const noexcept { return own_gradient || wide(); }

@@ -21,7 +21,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// In which order the operations of a stage run.
+/// The order in which the operations of a stage run.
 enum class stage_order : std::uint8_t {
   listed,     ///< they run in the order of the line
   least_peak  ///< they run in an order of little memory, found for each purpose of a forward and for the backward
@@ -296,7 +296,7 @@ class stage_chain {
         standing_ += graph_.bytes[t];
         continue;
       }
-      // At first, crossing_[at(s, j)] is the bytes that stage s makes and stage j reads last.
+      // crossing_[at(s, j)] is at first the bytes that stage s makes and stage j reads last.
       if (use.last_read > use.made_in) crossing_[at(use.made_in, use.last_read)] += graph_.bytes[t];
       if (use.transient) {
         figures_[use.made_in].transient_bytes += graph_.bytes[t];
@@ -533,7 +533,7 @@ class stage_chain {
   std::vector<stage_figures> figures_;
   std::vector<std::vector<std::uint32_t>> forward_, backward_, ordered_backward_;
   std::vector<std::array<std::vector<run>, 3>> runs_;  // each purpose's runs
-  // [at(stage, stage)]
+  // indexed by at(stage, stage)
   std::vector<std::int64_t> crossing_, saved_;
   // [operation]
   std::vector<std::uint32_t> stage_;

@@ -73,8 +73,8 @@ class measurer {
  private:
   /// The tensors that the forward of a way makes for others.
   struct kept_tensors {
-    std::vector<std::uint32_t> wanted{};       ///< what is wanted after a forward
-    std::vector<std::uint32_t> wanted_last{};  ///< what is wanted after a forward right before its own backward
+    std::vector<std::uint32_t> wanted{};       ///< those wanted after a forward
+    std::vector<std::uint32_t> wanted_last{};  ///< those wanted after a forward right before its own backward
     std::vector<std::uint32_t> counted{};      ///< those of the stage that its backward finds
     std::vector<std::int64_t> saved{};         ///< [t], t = s … L: bytes
   };

@@ -191,7 +191,7 @@ REMAT_INLINE training_graph chain_graph(const chain& c) {
   training_graph g(c.name());
   const std::size_t n = c.length();
   std::vector<tensor_id> x(n + 1), gradient(n + 1);
-  std::vector<std::vector<tensor_id>> saved(n + 1);  // what each stage's forward makes
+  std::vector<std::vector<tensor_id>> saved(n + 1);  // the tensors that each stage's forward makes
   x[0] = g.add_tensor({.name = "x0", .bytes = c.input_bytes(), .kind = tensor_kind::input});
   for (std::size_t i = 1; i <= n; ++i) {
     const chain_stage& s = c.stage(i);

@@ -19,7 +19,7 @@ using Eigen::ArrayXd;
 // The terms are numbered: the bytes, the flops, the latency. A set of terms has a bit for each.
 using term_set = unsigned;
 inline constexpr int bytes_term = 0, flops_term = 1, latency_term = 2, num_terms = 3;
-// Of two sets with equal errors the first is chosen: it has fewer terms. The latency is last, since it does not scale.
+// The first of two sets with equal errors is chosen: it has fewer terms. The latency is last, since it does not scale.
 inline constexpr std::array<term_set, 7> all_sets{1, 2, 4, 3, 5, 6, 7};
 
 inline std::vector<int> terms_of(term_set set) {
@@ -169,8 +169,8 @@ held_out cross_validate(const measurements& m, std::size_t groups, const cost_fi
     if (!terms) return {};
     const measurements left_out = m.subset(left);
     const ArrayXd times = predicted(left_out, *terms), errors = (times - left_out.seconds).abs();
-    // By the larger of both times: half and double count the same. By the measured time, a prediction of 0 would have a
-    // small error.
+    // The error is relative to the larger of both times, so half and double count the same. Relative to the measured
+    // time, a prediction of 0 would have a small error.
     const bool relative = options.weighting == fit_weighting::relative;
     out.loss += (relative ? errors / times.max(left_out.seconds).max(options.shortest) : errors).sum() / n;
     out.relative += relative_errors(left_out, *terms, options.shortest).sum() / n;

@@ -108,7 +108,7 @@ struct outcome {
   return out;
 }
 
-/// What must be equal besides the graph, with its name.
+/// The settings that must be equal besides the graph, with their names.
 [[nodiscard]] inline std::vector<std::pair<std::string, std::string>> settings_of(const problem& p,
                                                                                   const digest_options& compare) {
   const auto bytes_in_words = [](std::int64_t count) {

@@ -25,7 +25,7 @@ inline void require_current(int device) {
                        std::to_string(device) + ": call cudaSetDevice(" + std::to_string(device) + ") before");
 }
 
-/// What the null stream is: the legacy default stream, or with `nvcc --default-stream per-thread` the thread's own.
+/// The kind of the null stream: the legacy default stream, or with `nvcc --default-stream per-thread` the thread's own.
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
 inline constexpr bool null_is_per_thread = true;
 #else

@@ -169,7 +169,7 @@ class memory_guard {
     if (debug_ != host_debug::off) std::fill(arena_.begin(), arena_.end(), poison);
   }
 
-  /// Before launch `i`: poisons what it must write. Throws `error` if memory that it is given is not poison any more.
+  /// Prepares launch `i`: poisons what it must write. Throws `error` if memory that it is given is not poison any more.
   void before(std::uint32_t i) {
     if (debug_ != host_debug::off) {
       for (const std::uint32_t a : plan_.begins(i)) take(a, i);
@@ -182,8 +182,8 @@ class memory_guard {
     for (std::size_t x = 0; x < inputs.size(); ++x) hashes_[x] = hash_of(inputs[x]);
   }
 
-  /// After launch `i`. Throws `error` if its kernel has changed an input, or (`every_launch`) has written to memory
-  /// that belongs to no tensor.
+  /// Checks launch `i` after it. Throws `error` if its kernel has changed an input, or (`every_launch`) has written to
+  /// memory that belongs to no tensor.
   void after(std::uint32_t i) {
     if (check_inputs_) {
       const auto inputs = calls_[i].inputs;

@@ -58,7 +58,7 @@ class launch_memory {
   launch_memory(const launch_memory&) = delete;
   launch_memory& operator=(const launch_memory&) = delete;
 
-  /// From now on, launches read always resident tensor `t` from the first bytes of `memory`. O(reads of `t`); allocates
+  /// Lets launches read always resident tensor `t` from the first bytes of `memory`. O(reads of `t`); allocates
   /// nothing. Throws `bad_argument` for a tensor that is not always resident, or memory that is too short.
   void bind(tensor_id t, std::span<const std::byte> memory) {
     require_tensor(t);
@@ -73,10 +73,10 @@ class launch_memory {
     for (const std::uint32_t i : uses_[index(t)]) reads_[i] = bound_[index(t)];
   }
 
-  /// From now on, launches write and read output `t`, which the plan's options leave to the caller, in the first bytes
-  /// of `memory`, at any alignment that the kernels can work with. O(writes and reads of `t`); allocates nothing.
-  /// Throws `bad_argument` for any other tensor, and for memory that is too short or shares bytes with the arena; then
-  /// the memory that was bound before stays bound.
+  /// Lets launches write and read output `t`, which the plan's options leave to the caller, in the first bytes of
+  /// `memory`, at any alignment that the kernels can work with. O(writes and reads of `t`); allocates nothing. Throws
+  /// `bad_argument` for any other tensor, and for memory that is too short or shares bytes with the arena; then the
+  /// memory that was bound before stays bound.
   void bind_output(tensor_id t, std::span<std::byte> memory) {
     require_tensor(t);
     if (plan_->is_resident(t))
@@ -93,10 +93,10 @@ class launch_memory {
     for (const std::uint32_t i : uses_[index(t)]) reads_[i] = writes_[i] = used;
   }
 
-  /// To be called before a run. Throws `bad_argument` if a tensor is not bound that must be, with the first such tensor
-  /// and its bytes; and if the memory of an output shares bytes with that of another bound tensor.
-  /// O(1) if nothing was bound since the last call; otherwise O(1 + outputs in the caller's memory) for each tensor
-  /// bound since then, and O(bound tensors) for each such output. Two buffers can so be exchanged between runs.
+  /// Checks the bindings before a run. Throws `bad_argument` if a tensor is not bound that must be, with the first such
+  /// tensor and its bytes; and if the memory of an output shares bytes with that of another bound tensor. O(1) if
+  /// nothing was bound since the last call; otherwise O(1 + outputs in the caller's memory) for each tensor bound since
+  /// then, and O(bound tensors) for each such output. Two buffers can so be exchanged between runs.
   void require_bound() {
     if (missing_ != 0) refuse_unbound();
     for (const tensor_id t : changed_)
@@ -130,7 +130,7 @@ class launch_memory {
   }
 
   const launch_plan* plan_;
-  // Of each argument of the plan: its memory, empty for a tensor that must be bound and is not; `kernel_call::adds`.
+  // The memory of each argument of the plan, empty for a tensor that must be bound and is not; `kernel_call::adds`.
   std::vector<std::span<const std::byte>> reads_;
   std::vector<std::span<std::byte>> writes_;
   std::vector<std::uint8_t> adds_;

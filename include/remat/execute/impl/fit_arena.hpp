@@ -27,7 +27,7 @@ namespace detail::fit_arena {
   return bytes + (alignment - rest);
 }
 
-/// At most so long takes a copy of `alignment` bytes, without the latency: no rounding adds more to the time of a copy.
+/// A copy of `alignment` bytes takes at most so long, without the latency: no rounding adds more to the time of a copy.
 [[nodiscard]] inline double rounding_time(const host_link& link, std::int64_t alignment) {
   return static_cast<double>(alignment) / std::min(link.out, link.in);
 }
@@ -108,7 +108,7 @@ class arena_search {
     }
   }
 
-  /// What an answer for the whole budget proves holds for every schedule whose arena fits.
+  /// A proof of an answer for the whole budget holds for every schedule whose arena fits.
   void note_proofs(const solution& answer) {
     if (bounds_hold_) best_.lower_bound = std::max(best_.lower_bound, answer.lower_bound);
     best_.proven = best_.proven || answer.proven;

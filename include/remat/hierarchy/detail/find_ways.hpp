@@ -63,7 +63,7 @@ concept sub_solver_set = requires(const S& s, const problem& p, std::span<const 
   { s.starts(i, runs, bytes, bytes, clock) } -> std::same_as<std::vector<schedule>>;
 };
 
-/// What else a `sub_solver_set` offers if other processes may find ways by it (`find_way_elsewhere`).
+/// The further members of a `sub_solver_set` if other processes may find ways by it (`find_way_elsewhere`).
 ///
 /// - `s.kind()` is the name of the `piece_kind`; empty: they may not.
 /// - `s.put_shared(out)` and `s.put(i, out)` append what they need for all sub-graphs, and for sub-graph i.
@@ -196,7 +196,8 @@ class staircase {
             const run_control& limits)
       : runs_(runs), place_(place), search_(search), solvers_(solvers), clock_(limits) {}
 
-  /// `before`: the staircase of a larger peak budget; its answers that fit here as well are not searched for again.
+  /// Finds the staircase of a peak budget. `before` is that of a larger one; its answers that fit here as well are not
+  /// searched for again.
   [[nodiscard]] finding climb_down(std::uint32_t level, const finding& before) {
     const std::int64_t everything = runs_.held_at_turn(runs_.keep_everything());
     if (!choose_peak(level, everything)) return std::move(out_);
@@ -223,7 +224,7 @@ class staircase {
   /// The peak budget of a level; that of level 0 does not bind. Returns false if a level is like level 0.
   [[nodiscard]] bool choose_peak(std::uint32_t level, std::int64_t everything) {
     const std::int64_t gradients = runs_.gradient_input_bytes();
-    // Without a workspace at the turn.
+    // There is no workspace at the turn here.
     const problem free = runs_.problem_within(gradients, 0).with_budget(problem::unlimited);
     const std::int64_t most = std::max(free.graph().baseline_peak, everything + gradients);
     peak_ = most;
@@ -276,7 +277,7 @@ class staircase {
     return std::move(s.plan);
   }
 
-  /// With an equal share of the work that is left, and at most `moves`.
+  /// Solves a problem with an equal share of the work that is left, and at most `moves`.
   [[nodiscard]] sub_solution ask_thorough(const problem& p, std::span<const schedule> starts,
                                           std::size_t budgets_left) {
     const std::uint64_t share = share_of(clock_.work_left(), 1.0 / static_cast<double>(budgets_left));

@@ -47,7 +47,7 @@ struct sub_graph {
   std::vector<std::uint32_t> tensors{};       ///< tensors of the graph, ascending
   std::vector<operation_traits> operation{};  ///< the properties of each entry of `operations`
   std::vector<tensor_traits> tensor{};        ///< the properties of each entry of `tensors`
-  // In indices of the two lists above.
+  // The rows hold indices of the two lists above.
   index_rows reads{};   ///< operation → tensors
   index_rows writes{};  ///< operation → tensors
 };
@@ -62,8 +62,8 @@ class sub_graph_extractor {
       : sub_graph_extractor(g, h.order, h.num_forward) {
     hierarchy_ = &h;
   }
-  /// Without groups. `order` is any topological order of the needed operations, the first `num_forward` of which are
-  /// forward.
+  /// An extractor without groups. `order` is any topological order of the needed operations, the first `num_forward` of
+  /// which are forward.
   sub_graph_extractor(const flat_graph& g, std::span<const std::uint32_t> order, std::uint32_t num_forward)
       : graph_(g),
         num_forward_(num_forward),
@@ -136,7 +136,7 @@ class sub_graph_extractor {
   std::vector<std::uint8_t> mine_;
 };
 
-/// What `find_isomorphism`, `fingerprint` and `classify` compare, and how long they search.
+/// The properties that `find_isomorphism`, `fingerprint` and `classify` compare, and how long they search.
 struct isomorphism_options {
   /// Compare times. Measured times of equal operations differ slightly; false ignores them.
   bool times = true;
@@ -194,7 +194,7 @@ inline void refine(const sub_graph& p, coloring& c) {
   // A sum of mixed colors represents a multiset: the order of rows does not matter.
   std::vector<color> gathered;
   std::vector<std::uint8_t> closed;
-  // Along the order a tensor's color is ready when all that write it have been seen, which precede all that read it. So
+  // A tensor's color is ready along the order when all that write it have been seen, which precede all that read it. So
   // a tensor is closed when it is first read, or at the end. Back it is the other way round.
   const auto sweep = [&](auto is_back) {
     constexpr bool back = decltype(is_back)::value;

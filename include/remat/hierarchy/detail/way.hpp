@@ -271,7 +271,7 @@ class sub_graph_runs {
     for (const step& k : plan.steps) {
       if (!k.is_compute()) continue;
       const auto o = static_cast<std::uint32_t>(index(k.operation()));
-      // Without a backward nothing runs after the turn.
+      // Nothing runs after the turn without a backward.
       if (o == num_forward_ + 1) turned = num_forward_ < sub_graph_.operations.size();
       if (o < num_forward_) runs[turned].push_back(o);
       if (o >= num_forward_ + 2) runs[turned].push_back(o - 2);

@@ -43,7 +43,7 @@ class arranger {
   }
 
  private:
-  using edge = std::pair<std::uint32_t, std::uint32_t>;  // from, to
+  using edge = std::pair<std::uint32_t, std::uint32_t>;  // its ends: from, to
   using placed_operation =
       std::pair<std::uint32_t, std::uint32_t>;  // its anchor's distance from the end; the operation
 
@@ -303,8 +303,8 @@ class arranger {
 
   /// Appends the backward operations to the order, and finds the range of each group.
   void append_backward(std::vector<placed_operation> behind) {
-    // In the listed order if the anchor is the same: no backward operation has an anchor behind that of one that
-    // it reads from, so the order stays topological.
+    // Operations of one anchor stay in the listed order: no backward operation has an anchor behind that of one that it
+    // reads from, so the order stays topological.
     std::sort(behind.begin(), behind.end());
     for (const auto& [distance, o] : behind) out_.order.push_back(o);
     const auto position = [&](std::uint32_t distance) {

@@ -145,7 +145,7 @@ REMAT_INLINE operation_hierarchy partition_at_levels(const flat_graph& g, std::v
   const detail::forward_line line = detail::listed_line(g, [&](std::uint32_t o) { return forward[o] != 0; });
   const auto n = static_cast<std::uint32_t>(line.operations.size());
   std::vector<std::uint32_t> group_of(g.num_operations, none), parent;
-  // From the coarsest level down: the innermost group so far of each place of the line, and its segment.
+  // The innermost group so far of each place of the line, from the coarsest level down, and its segment.
   std::vector<std::uint32_t> inside(n, none);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> segment_of_group;
   const std::vector<detail::cut_list> levels = cut_levels(line, n);

@@ -113,7 +113,7 @@ class json_document::builder {
     keys_.clear();
     for (std::uint32_t i = object + 1; keys_.size() < count; i = document_.after(i + 1))
       keys_.push_back(document_.text_of(i));
-    // By length first, which is cheap.
+    // Keys are compared by their lengths first, which is cheap.
     std::sort(keys_.begin(), keys_.end(), [](std::string_view a, std::string_view b) {
       return a.size() != b.size() ? a.size() < b.size() : a < b;
     });

@@ -109,7 +109,8 @@ REMAT_INLINE tree_decomposition read_pace_decomposition(std::istream& in, const 
   const std::uint32_t bags = text.number(2, 0, detail::pace::max_vertices, "number of bags"),
                       largest = text.number(3, 0, detail::pace::max_vertices, "size of the largest bag"),
                       n = text.number(4, 0, detail::pace::max_vertices, "number of vertices");
-  // In the order of the lines, so that a file takes no more memory than its text, whatever its first line says.
+  // The edges stay in the order of the lines, so that a file takes no more memory than its text, whatever its first
+  // line says.
   std::vector<std::pair<std::uint32_t, std::vector<std::uint32_t>>> rows;
   std::unordered_set<std::uint32_t> given;
   tree_decomposition out;

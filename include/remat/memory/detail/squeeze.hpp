@@ -165,7 +165,7 @@ class squeezer {
     met_.clear();
     bottoms_.clear();
     tops_.clear();
-    // In registers: the compiler cannot know that the vectors that grow here are not these.
+    // These pointers stay in registers: the compiler cannot know that the vectors that grow here are not these.
     const auto *const first = c_.first.data(), *const last = c_.last.data();
     const auto *const sizes = c_.size.data(), *const offset = offset_.data();
     const auto blocks = c_.blocks();
@@ -239,7 +239,7 @@ class squeezer {
   std::vector<std::uint32_t> out_;                               // blocks to put back
   std::vector<std::int64_t> level_;                              // the top of the blocks stacked on each section
   std::vector<std::int64_t> head_, tail_;                        // height needed below each block, and above it
-  std::vector<std::int64_t> above_;                              // above_[k]: height of the last k blocks that meet u
+  std::vector<std::int64_t> above_;                              // element k: height of the last k blocks that meet u
   std::vector<std::pair<std::int64_t, std::uint32_t>> order_;    // (offset, block) of the packed blocks
   std::vector<std::uint32_t> met_;                               // packed blocks that meet u
   std::vector<std::pair<std::int64_t, double>> bottoms_, tops_;  // (offset, weight) for each block of `met_`

@@ -25,7 +25,7 @@ struct packing_goal {
   std::uint64_t work;
 };
 
-/// What the searches of all components share.
+/// The state that the searches of all components share.
 struct shared_search {
   packing_goal goal{};
   std::uint64_t seed = 0;

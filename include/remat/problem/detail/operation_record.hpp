@@ -118,7 +118,7 @@ class difference_list {
     text_.append(text_.empty() ? "" : "; ").append(what).append(" ").append(here);
     text_.append(", ").append(there_).append(" ").append(other);
   }
-  /// As `add`, for two texts of any length: long ones are shown from where they part.
+  /// Does what `add` does, for two texts of any length: long ones are shown from where they part.
   void add_quoted(std::string_view what, std::string_view here, std::string_view other) {
     if (here == other) return;
     const auto part = static_cast<std::size_t>(
@@ -129,7 +129,7 @@ class difference_list {
     };
     add(what, quoted(here), quoted(other));
   }
-  /// As `add`, for two lists of ids of any length.
+  /// Does what `add` does, for two lists of ids of any length.
   void add_ids(const std::string& what, std::span<const std::uint32_t> here, std::span<const std::uint32_t> other) {
     if (std::equal(here.begin(), here.end(), other.begin(), other.end())) return;
     const std::string a = in_words(here), b = in_words(other);

@@ -205,7 +205,7 @@ inline void mark_needed(flat_graph& g) {
     g.needed[o] = 1;
     for (const std::uint32_t t : g.inputs[o]) wanted[t] = 1;
   }
-  // In the listed order a schedule of one run each adds up the same: its time is not below by rounding, either.
+  // A schedule of one run each in the listed order adds up the same: its time is not below by rounding, either.
   sum_from_below time;
   double listed = 0;
   for (std::size_t o = 0; o < g.num_operations; ++o) {

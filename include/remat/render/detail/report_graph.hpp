@@ -13,7 +13,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What an HTML report shows of the graph: a picture, a table of groups, and names for its charts.
+/// The parts of an HTML report that show the graph: a picture, a table of groups, and names for its charts.
 struct described_graph {
   /// Up to this many operations the picture has a node for each; else for each group of the top level.
   static constexpr std::size_t most_drawn_operations = 500;

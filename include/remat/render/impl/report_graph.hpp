@@ -165,7 +165,7 @@ class describer {
     auto& nodes = out_.nodes;
     for (std::uint32_t i = 0; i < forward_nodes_; ++i)
       for (const std::uint32_t from : reads[i]) nodes[i].column = std::max(nodes[i].column, nodes[from].column + 1);
-    // What reads nothing stands right before its first reader.
+    // A node that reads nothing stands right before its first reader.
     for (std::uint32_t i = forward_nodes_; i-- > 0;) {
       if (!reads[i].empty() || readers[i].empty()) continue;
       std::uint32_t first = none;

@@ -366,8 +366,8 @@ Operations of one name count together; reruns are runs beyond the first. A * sta
     out_ << "</tbody>\n</table></div>\n";
   }
 
-  /// If there are more rows than the table shows, joins those whose names differ in numbers alone. What is over then
-  /// becomes the last row.
+  /// If there are more rows than the table shows, joins those whose names differ in numbers alone. The rows that are
+  /// over then become the last row.
   [[nodiscard]] static std::vector<memory_profile::recomputed> joined(
       const std::vector<memory_profile::recomputed>& all) {
     if (all.size() <= html_report::rows_shown) return all;
@@ -614,7 +614,7 @@ window.addEventListener('error', function (e) {
     else
       json.key("baselineText").literal("null");
     json.key("budgets").open('[');
-    std::optional<double> bound;  // what is proven for a larger budget holds for a smaller one, too
+    std::optional<double> bound;  // a bound that is proven for a larger budget holds for a smaller one, too
     bool infeasible = false;      // so does this
     for (const std::int64_t budget : budgets_) {
       infeasible = infeasible || budget < subject_.least_bytes.value_or(0);

@@ -312,7 +312,7 @@ class trace_writer {
     out_.member("name", what).key("args").open('{').member(key, value).close('}').close('}');
   }
 
-  /// On one stream: if `next` is another stretch than the open one, ends that and begins `next`, unless it is empty.
+  /// Ends the open stretch and begins `next`, unless it is empty, if that is another one. Only on one stream.
   void turn_to(std::string_view next, std::int64_t now) {
     if (streams_ != 1 || next == stretch_) return;
     if (!stretch_.empty()) write_stretch("e", stretch_, now);

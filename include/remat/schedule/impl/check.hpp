@@ -62,7 +62,7 @@ namespace detail::schedule_checking {
 
 static_assert(problem_building::max_tensors == step::max_tensors);
 
-/// In place of `engine_clocks`, where nothing can be copied.
+/// Replaces `engine_clocks` where nothing can be copied.
 struct no_clocks {
   explicit no_clocks(const problem&) {}
 };

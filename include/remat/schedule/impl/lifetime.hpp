@@ -282,7 +282,7 @@ class device_load {
   levels levels_;
 };
 
-/// What schedulers have in common: the launches of several streams in the order in which they are placed, and for each
+/// The common state of schedulers: the launches of several streams in the order in which they are placed, and for each
 /// the launches of other streams that have ended when it has ended (vector clocks), by which waits that follow from
 /// others are left out.
 class stream_clocks {
@@ -317,11 +317,11 @@ class stream_clocks {
   }
 
   std::uint32_t k_;
-  // For a launch: its position in its stream, from 1; for each stream, how many of its launches have ended when this
-  // launch has ended.
+  // Each launch has its position in its stream, from 1, and for each stream the number of its launches that have ended
+  // when this launch has ended.
   std::vector<std::uint32_t> position_, known_;
   std::vector<std::vector<std::uint32_t>> by_stream_;
-  // For the next launch: the position of the last launch in each stream for which it waits, 0 for none.
+  // The next launch has, for each stream, the position of the last launch for which it waits, 0 for none.
   std::vector<std::uint32_t> deps_;
 
  private:
@@ -481,19 +481,19 @@ class list_scheduler : public stream_clocks {
       occupants_;  // byte of the arena → the last allocation that used the bytes from there on
   device_load load_;
 
-  // For an allocation: the last launch that wrote it; the position of the last reader since then in each stream (from
-  // 1; 0 for none); the time when the last of these readers ends.
+  // Each allocation has the last launch that wrote it, the position of the last reader since then in each stream (from
+  // 1; 0 for none), and the time when the last of these readers ends.
   std::vector<std::uint32_t> written_, reads_;
   std::vector<double> read_end_, read_path_;
 
   std::vector<double> end_, path_end_;  // each launch's end, and the length of the longest path that ends with it
 
-  // For the present launch: the time when those have ended for which it waits.
+  // The time when the launches have ended for which the present one waits.
   double ready_ = 0, path_ = 0;
 };
 
-/// Puts the computes on stream 0, the copies out on stream 1 and the copies in on stream 2: each engine has a stream.
-/// What a launch waits for is what `engine_clocks` makes it wait for, with positions in streams in place of times.
+/// Puts the computes on stream 0, the copies out on stream 1 and the copies in on stream 2: each engine has a stream. A
+/// launch waits for the same as in `engine_clocks`, with positions in streams in place of times.
 class engine_scheduler : public stream_clocks {
  public:
   engine_scheduler(const problem& p, std::span<const step> steps)
@@ -513,7 +513,7 @@ class engine_scheduler : public stream_clocks {
   }
 
  private:
-  /// For each engine, the position of the last launch for which something waits; 0 for none.
+  /// The position of the last launch of each engine for which something waits; 0 for none.
   struct positions {
     std::array<std::uint32_t, num_engines> of{};
     std::uint32_t& operator[](engine e) { return of[static_cast<std::size_t>(e)]; }

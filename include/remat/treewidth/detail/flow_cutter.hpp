@@ -223,7 +223,7 @@ class flow_cutter {
 
   /// Sends one more path along the states that led to `state`.
   void augment(std::uint32_t state) {
-    // From the far end to the near one; what is taken back first loses its links.
+    // The path is walked from the far end to the near one; what is taken back first loses its links.
     path_.clear();
     for (; state != none; state = before_[state]) path_.push_back(state);
     std::reverse(path_.begin(), path_.end());

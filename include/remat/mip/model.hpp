@@ -205,7 +205,7 @@ concept mip_backend = requires(const B& b, const mip_model& model, const mip_opt
   { b.solve(model, options) } -> std::same_as<mip_result>;
 };
 
-/// What backends failed at during a solve: the answers with `mip_status::failed` that `mip_backend_ref::solve` has
+/// The failures of backends during a solve: the answers with `mip_status::failed` that `mip_backend_ref::solve` has
 /// returned. Threads may share it.
 class mip_failures {
  public:

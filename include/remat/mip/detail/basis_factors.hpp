@@ -517,7 +517,7 @@ class basis_factors {
   sparse_vector solution_;
   std::uint64_t work_ = 0;
   // While it factors:
-  std::vector<std::vector<sparse_entry>> rows_;      // what is left of each row, by position
+  std::vector<std::vector<sparse_entry>> rows_;      // the rest of each row, by position
   std::vector<std::vector<std::uint32_t>> columns_;  // the rows with an entry, among others that are done
   std::vector<std::uint32_t> column_begin_, row_begin_, column_size_, row_size_, place_, columns_with_one_,
       rows_with_one_, rest_;

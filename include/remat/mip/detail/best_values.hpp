@@ -99,7 +99,7 @@ class best_values {
   }
 
   run_clock clock;      ///< the solve's clock
-  mip_result result{};  ///< what is known so far
+  mip_result result{};  ///< the result so far
 
  private:
   std::string_view backend_;

@@ -93,14 +93,14 @@ class boxed_program {
     }
   }
 
-  /// Of the last `solve`, unless it was stopped.
+  /// The value of column c in the last `solve`, unless it was stopped.
   [[nodiscard]] double value(std::uint32_t c) const {
     if (position_[c] == none) return is_at_upper_[c] ? upper_[c] : lower_[c];
     return std::clamp(basic_value_[position_[c]], lower_[c], upper_[c]);
   }
   /// A proven bound: of the last `solve`.
   [[nodiscard]] double safe_bound() const noexcept { return safe_bound_; }
-  /// What the safe bound rises by at least if the column moves from its cheaper bound to the other one: positive if
+  /// The least by which the safe bound rises if the column moves from its cheaper bound to the other one: positive if
   /// the lower bound is the cheaper one, negative if the upper one is.
   [[nodiscard]] double safe_reduced_cost(std::uint32_t c) const {
     const double d = exact_reduced_[c], e = reduced_error_[c];
@@ -236,7 +236,7 @@ class boxed_program {
     [[nodiscard]] const sparse_entry* end() const { return last; }
   };
 
-  /// Factors the basis, and finds all values and multipliers from it. What is singular is repaired.
+  /// Factors the basis, and finds all values and multipliers from it. Repairs a singular basis.
   void refactor() {
     const auto m = static_cast<std::uint32_t>(active_.size());
     sparse_entry slack{};
@@ -573,7 +573,7 @@ class boxed_program {
     });
   }
 
-  /// With multipliers y ≥ 0 of the rows, every solution costs at least y · b + Σ min over the column's bounds of
+  /// Every solution costs, for any multipliers y ≥ 0 of the rows, at least y · b + Σ min over the column's bounds of
   /// (cost − y · a) x. Each sum is reduced by more than all of its operations can have rounded up.
   template <class Multipliers>
   void find_safe_bound_of(Multipliers&& each) {

@@ -164,8 +164,8 @@ class child_process {
     return true;
   }
 
-  /// Forks, and runs `command` with /bin/sh in a process group of its own, which `kill` ends as a whole. What the
-  /// command prints, on either stream, goes to the pipe. Limits and result as those of `start`.
+  /// Forks, and runs `command` with /bin/sh in a process group of its own, which `kill` ends as a whole. The output of
+  /// the command, on either stream, goes to the pipe. Limits and result as those of `start`.
   [[nodiscard]] bool start_command(const std::string& command, std::uint64_t memory_limit) {
     leads_group_ = true;
     const bool started = start(
@@ -214,8 +214,8 @@ class child_process {
   [[nodiscard]] bool has_exited() {
     if (id_ <= 0) return true;
     if (leads_group_) {
-      // What the command has left in the background ends with it. The group's number is ours until the leader is
-      // reaped.
+      // The processes that the command has left in the background end with it. The group's number is ours until the
+      // leader is reaped.
       siginfo_t info{};
       if (::waitid(P_PID, static_cast<id_t>(id_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == id_)
         (void)::kill(-id_, SIGKILL);
@@ -243,7 +243,7 @@ class child_process {
     try {
       std::thread([id = id_] { (void)::waitpid(id, nullptr, 0); }).detach();
     } catch (...) {
-      // Without a thread, the child stays in the system's table until this process ends.
+      // The child then stays, without a thread, in the system's table until this process ends.
     }
     id_ = -1;
   }

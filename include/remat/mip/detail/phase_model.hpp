@@ -62,10 +62,10 @@ class size_units {
   return time > 0 && !(whole_times && time <= 1e5) ? 1000 / time : 1;
 }
 
-/// Until when the tensors of a program in phases may be read.
+/// The last reads that the tensors of a program in phases may have.
 class phase_uses {
  public:
-  /// For a program of `runs` runs and `tensors` tensors, none of which is used yet.
+  /// The uses in a program of `runs` runs and `tensors` tensors, none of which is used yet.
   phase_uses(std::uint32_t runs, std::size_t tensors) : runs_(runs), last_read_(tensors, 0), used_(tensors, 0) {}
 
   /// A number that orders events: by phase, then by run.
@@ -199,7 +199,7 @@ class phase_model : public row_writer {
     return {model_.add_integer(time * time_scale_, 0, 1), 0};
   }
 
-  /// From here on tensor x is held as `value` says.
+  /// Lets `value` say from here on whether tensor x is held.
   void hold(std::uint32_t x, const mip_value& value) {
     if (held_[x].is_constant(1)) certain_memory_ -= tensor_size(x);
     if (value.is_constant(1)) certain_memory_ += tensor_size(x);
@@ -250,7 +250,7 @@ class phase_model : public row_writer {
     end_row(0, infinite);
   }
 
-  /// after ≤ before + Σ makers.
+  /// Adds the row after ≤ before + Σ makers.
   void limit_held(const mip_value& after, const mip_value& before, std::span<const mip_value> makers) {
     if (after.is_constant()) return;  // 0, or held for certain
     add_term(after, 1);

@@ -71,7 +71,7 @@ class row_writer {
 
   /// Makes the finished model infeasible: no solution of the problem is of the model's form.
   void set_impossible() noexcept { impossible_ = true; }
-  /// To be called last: if some row cannot hold, adds one row that makes the model infeasible.
+  /// Ends the model, as the last call: if some row cannot hold, adds one row that makes the model infeasible.
   void finish() {
     if (impossible_) model_.add_row(1, {{model_.add_column(0, 0, 0), 1}}, 1);
   }

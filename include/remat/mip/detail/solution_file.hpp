@@ -18,7 +18,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What a MIP solver has written into its solution file.
+/// The content of the solution file of a MIP solver.
 struct mip_solution_file {
   /// `optimal`, `feasible`, `infeasible`, `unbounded`, or `no_solution`: what the solver says of its search.
   mip_status status = mip_status::no_solution;

@@ -46,7 +46,7 @@ inline void send(const child_output& out, message m, const void* data = nullptr,
   out.write(data, bytes);
 }
 
-// ---- In the child
+// ---- The child
 
 /// CBC's counts are signed, and negative before a search.
 inline std::uint64_t count(int n) { return static_cast<std::uint64_t>(std::max(0, n)); }
@@ -153,7 +153,7 @@ inline void load_model(const mip_model& model, OsiClpSolverInterface& solver) {
     if (model.is_integer(j)) solver.setInteger(static_cast<int>(j));
 }
 
-/// What the child is told beyond the model and the options.
+/// The orders of the child beyond the model and the options.
 struct child_task {
   const mip_model& model;
   const mip_options& options;
@@ -288,7 +288,7 @@ inline void run_cbc(const child_task& task, const child_output& out) {
   }
 }
 
-// ---- In the parent
+// ---- The parent
 
 /// A solve: starts the child, listens to it, ends it, and judges its answer.
 class conversation {

@@ -232,7 +232,7 @@ REMAT_INLINE std::string mip_failures::first() const {
 
 namespace detail::mip_answers {
 
-/// What is wrong with the form of values: empty if there is one finite number for each column.
+/// The mistake in the form of values: empty if there is one finite number for each column.
 [[nodiscard]] inline std::string wrong_form(const mip_model& model, std::span<const double> values) {
   if (values.size() != model.num_columns())
     return std::to_string(values.size()) + " values, and the model has " + std::to_string(model.num_columns()) +
@@ -242,7 +242,7 @@ namespace detail::mip_answers {
   return "the value of column " + std::to_string(wrong - values.begin()) + " is " + std::to_string(*wrong);
 }
 
-/// What is wrong with the values of an answer.
+/// The mistake in the values of an answer; empty if there is none.
 [[nodiscard]] inline std::string wrong_values(const mip_model& model, std::span<const double> values) {
   std::string wrong = wrong_form(model, values);
   if (!wrong.empty()) return wrong;

@@ -26,7 +26,7 @@ struct least_memory_result {
   memory_reason reason = memory_reason::none;  ///< why
   op_id operation{};                           ///< the operation that runs; for `end_of_step`, the best last operation
   std::int64_t working_set = 0;                ///< bytes of that operation
-  std::vector<tensor_id> also_resident{};      ///< what is resident beside the working set, for `first_run`
+  std::vector<tensor_id> also_resident{};      ///< the tensors beside the working set, for `first_run`
 
   /// Returns the reason in words, in one line. `name` is the name of `operation`, if it is known.
   [[nodiscard]] std::string message(const std::string& name = {}) const;

@@ -64,11 +64,11 @@ struct offload_bound_result {
 /// computed again, or copied to the host over the link of `p`.
 ///
 /// Take the moment when an operation k runs for the first time. Each tensor that is read later and was made before is
-/// then on the device, only on the host, or made again later. What is on the host was copied out before the moment, and
-/// is copied back after it. So the part of the schedule up to the moment takes at least the time of the operations that
-/// have run, and at least the time of the copies out; the rest takes at least the time of all runs after the moment,
-/// and at least the time of the copies in. Both maxima are relaxed to weighted means, and the budgets to prices on
-/// bytes. For fixed multipliers, the least over all choices is a minimum cut. As a function of the multipliers, the
+/// then on the device, only on the host, or made again later. A tensor on the host was copied out before the moment,
+/// and is copied back after it. So the part of the schedule up to the moment takes at least the time of the operations
+/// that have run, and at least the time of the copies out; the rest takes at least the time of all runs after the
+/// moment, and at least the time of the copies in. Both maxima are relaxed to weighted means, and the budgets to prices
+/// on bytes. For fixed multipliers, the least over all choices is a minimum cut. As a function of the multipliers, the
 /// bound is concave and piecewise linear; Kelley's cutting planes search for its maximum. The result is the largest
 /// bound over moments and multipliers.
 ///

@@ -112,7 +112,7 @@ class cover_cuts {
     }
     cut.most = static_cast<std::int64_t>(left) - 1;
     const auto lift_up = [&](std::uint32_t j) {
-      // What is left beside j: the most profit that fits. All that fits has at most `most`.
+      // The most profit that fits beside j. All that fits has at most `most`.
       const std::int64_t rest = capacity - bytes_[j];
       std::int64_t profit = rest < 0 ? 0 : most_fitting(rest);
       profit = std::min(profit, cut.most);

@@ -82,7 +82,7 @@ struct plane_optimum {
       if (better) enter = j;
     }
     if (enter == right) break;
-    // Of the rows that bind about equally soon, the one with the largest pivot: small ones lose digits.
+    // The row with the largest pivot leaves, of those that bind about equally soon: small pivots lose digits.
     std::size_t leave = rows;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < rows; ++i)

@@ -111,13 +111,13 @@ class max_flow {
   struct half {
     node head;           ///< the end of the arc in this direction
     std::uint32_t mate;  ///< the place of the other direction
-    capacity residual;   ///< what this direction can still take
+    capacity residual;   ///< the flow that this direction can still take
   };
   /// A copy of the capacities and the flow.
   struct state {
     std::vector<half> halves;      ///< the halves of all arcs
-    std::vector<capacity> excess;  ///< what waits at each node
-    std::vector<capacity> sink;    ///< what the arc from each node to the sink can still take
+    std::vector<capacity> excess;  ///< the flow that waits at each node
+    std::vector<capacity> sink;    ///< the flow that the arc from each node to the sink can still take
     capacity value = 0;            ///< the flow that has arrived at the sink
   };
   /// Copies the capacities and the flow to `s`.
@@ -135,8 +135,8 @@ class max_flow {
 
   /// The flow that has arrived at the sink.
   [[nodiscard]] capacity value() const noexcept { return now_.value; }
-  /// After a complete run: false for the nodes on the source's side of the minimum cut. Of several minimum cuts, it is
-  /// the one with the most nodes on that side.
+  /// False, after a complete run, for the nodes on the source's side of the minimum cut: of several minimum cuts the
+  /// one with the most nodes on that side.
   [[nodiscard]] bool reaches_sink(node v) const noexcept { return distance_[v] != far; }
 
  private:

@@ -62,8 +62,8 @@ class search {
 
   struct node {
     std::uint32_t parent;
-    std::uint32_t candidate;  // the candidate that the node fixes …
-    moment_cut::fixing how;   // … in this way
+    std::uint32_t candidate;  // the candidate that the node fixes
+    moment_cut::fixing how;   // the way in which it is fixed
     double price;             // the best one found
     std::uint32_t branch;     // the candidate that its children fix
   };

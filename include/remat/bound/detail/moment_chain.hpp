@@ -76,7 +76,7 @@ class search {
   static constexpr double promising_part = 0.6, promising_part_of_large = 0.75;
   static constexpr double least_gain = 5e-4;  // the part of the bound that another moment must gain
 
-  /// What a choice of one segment holds at the moment, and what it runs; ascending.
+  /// The tensors that a choice of one segment holds at the moment, and the operations that it runs; ascending.
   struct choice_lists {
     std::vector<std::uint32_t> resident, runs;
   };
@@ -420,7 +420,8 @@ class search {
     for (int round = 0; round < max_rounds && !stopped(); ++round) {
       if (evaluate(now, whole) == -infinity) return;
       const std::vector<piece> old = pieces_;
-      // By two orders: the bound after some steps by prices, and the bound by branching with the rates as they are.
+      // The moments are tried in two orders: by the bound after some steps by prices, and by the bound of branching
+      // with the rates as they are.
       std::vector<std::pair<double, chain>> climbed, unchanged;
       for (const std::uint32_t k : candidates_) {
         if (stopped()) break;
@@ -493,8 +494,8 @@ class search {
 
 /// Searches for a chain of moments with a high bound. Every bound that it meets is valid (docs/bounds.md, section 7).
 ///
-/// The moments cut the schedule into segments. What runs again in one segment does not run in another one, so their
-/// times add up. A rate on a tensor at a moment makes a segment pay for what it holds at its beginning, and the one
+/// The moments cut the schedule into segments. A run in one segment is no run in another one, so the times of further
+/// runs add up. A rate on a tensor at a moment makes a segment pay for what it holds at its beginning, and the one
 /// before for what it does not pass on; so the two may be bounded one by one. Steps:
 ///  1. the best chain without rates, by a program over all pairs of `coarse`;
 ///  2. subgradient steps on the rates, first with the best price of each segment, then with whole tensors;

@@ -84,7 +84,7 @@ class moment_cut : private moment_network {
   /// No choice that breaks no fixing costs more, apart from the price of bytes.
   [[nodiscard]] double total_cost() const noexcept { return total_cost_; }
 
-  /// At least the number of times that `choice` adds up.
+  /// An upper bound on the number of times that `choice` adds up.
   [[nodiscard]] std::size_t num_terms() const noexcept {
     return candidates_.size() + wanted_.size() + reached_.size() + 1;
   }

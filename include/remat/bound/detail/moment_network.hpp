@@ -13,7 +13,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What the minimum-cut networks of one moment, the first run of an operation k, have in common: which operations have
+/// The common part of the minimum-cut networks of one moment, the first run of an operation k: which operations have
 /// run, and the nodes and arcs that say what follows from what. `moment_cut` explains them. The networks differ in
 /// which operations and tensors take part, and in what they cost.
 class moment_network {

@@ -30,7 +30,7 @@ class moment_program {
   static constexpr value zero = std::numeric_limits<std::uint32_t>::max() - 1, one = zero + 1;
   [[nodiscard]] static bool is_column(value v) noexcept { return v < zero; }
 
-  /// What is held at a moment beside the working set must fit.
+  /// The row on the memory of a moment: the tensors held beside the working set must fit.
   struct memory {
     std::vector<std::uint32_t> columns, tensors;
     std::vector<std::int64_t> bytes;
@@ -73,7 +73,7 @@ class moment_program {
       for (const value v : x.runs)
         if (is_column(v)) visit(v);
   }
-  /// Which operations depend on moment i or precede it.
+  /// The operations that depend on moment i or precede it.
   [[nodiscard]] const std::vector<std::uint8_t>& sides(std::size_t i) const { return sides_[i]; }
   [[nodiscard]] double at(value v) const { return v == one ? 1.0 : v == zero ? 0.0 : rows_.value(v); }
 
@@ -166,9 +166,9 @@ class moment_program {
 
   /// The row that says that what is held fits. All that fits satisfies it also if all bytes are rounded down to
   /// multiples of a power of two, and if a tensor that does not fit alone counts as less than it is, but more than the
-  /// room. So all coefficients are exact.
+  /// free bytes. So all coefficients are exact.
   void add_room_row(const memory& m) {
-    constexpr int digits = 52;  // digits of the room; a double has 53
+    constexpr int digits = 52;  // digits of the free bytes; a double has 53
     const int shift = std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(m.room))) - digits);
     const std::int64_t room = m.room >> shift;
     const double scale = std::ldexp(1.0, 4 - std::ilogb(static_cast<double>(std::max<std::int64_t>(room, 1))));
@@ -219,7 +219,8 @@ class moment_program {
     return x;
   }
 
-  /// What has not run at a moment had not run before; what has run since ran in between.
+  /// Ties moment i to the others: an operation that has not run at a moment had not run before, and one that has run
+  /// since ran in between.
   void tie_waiting(std::size_t i) {
     for (std::uint32_t o = 0; o < graph_.num_operations; ++o) {
       if (!graph_.needed[o]) continue;

@@ -8,7 +8,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What depends on what, seen from operations that are moments. The graph must outlive the object.
+/// The dependences between operations, seen from those that are moments. The graph must outlive the object.
 class moment_relations {
  public:
   explicit moment_relations(const flat_graph& g) : graph_(g) {}

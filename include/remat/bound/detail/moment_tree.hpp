@@ -38,7 +38,7 @@ class moment_tree {
     history_.resize(rows_.num_columns());
   }
 
-  /// What is known so far.
+  /// The bound so far.
   [[nodiscard]] double bound() const { return std::min(bound_, cutoff_); }
   /// True if more work cannot raise the bound.
   [[nodiscard]] bool ended() const noexcept { return is_ended_; }
@@ -137,7 +137,8 @@ class moment_tree {
     }
     return end != boxed_program::outcome::stopped;
   }
-  /// Of all columns: in the best leaf if branching has ended with one, else in the last dive, if there was one.
+  /// The values of all columns: in the best leaf if branching has ended with one, else in the last dive, if there was
+  /// one.
   [[nodiscard]] const std::vector<double>& values() const { return has_solution() ? leaf_ : values_; }
   /// True if branching has ended with a best leaf.
   [[nodiscard]] bool has_solution() const { return is_ended_ && !leaf_.empty(); }
@@ -156,7 +157,7 @@ class moment_tree {
     std::vector<std::uint32_t> fixed;  // columns × 2 + values
     bool operator<(const node& other) const { return bound > other.bound; }
   };
-  struct record {  // what a column has raised, by values
+  struct record {  // how much a column has raised the bound, by values
     double sum[2] = {0, 0};
     int count[2] = {0, 0};
   };
@@ -261,7 +262,7 @@ class moment_tree {
       if (c.sides[value] >= limit()) continue;
       node child{std::max(before, c.sides[value]), now.fixed};
       child.fixed.push_back(2 * c.column + value);
-      // Of equal bounds the child is next: it needs few iterations.
+      // The child is next among nodes of equal bounds: it needs few iterations.
       if (value == nearer && child.bound <= bound_)
         now_ = std::move(child);
       else
@@ -373,7 +374,7 @@ class moment_tree {
   boxed_program& rows_;
   std::uint32_t first_cut_;             // the rows from it on are cuts
   std::vector<cover_cuts> cuts_;        // each moment's cuts
-  std::vector<std::uint32_t> columns_;  // what is held, and what runs or has not run
+  std::vector<std::uint32_t> columns_;  // the columns of tensors held, and of operations that run or have not run
   std::vector<record> history_;         // each column's record
   record all_;
   std::vector<std::uint32_t> changed_;  // columns whose bounds are not those of the root

@@ -100,9 +100,9 @@ class offload_cut : private moment_network {
       if (marks[c.tensor] != 0) c.in = 0;
   }
 
-  /// For each group of copies out, the time from the start of the schedule before which none of them begins.
+  /// The time from the start of the schedule before which no copy out of each group begins.
   [[nodiscard]] const std::vector<double>& out_starts() const noexcept { return out_start_; }
-  /// For each group of copies in, the time up to the end of the schedule after which none of them ends.
+  /// The time up to the end of the schedule after which no copy in of each group ends.
   [[nodiscard]] const std::vector<double>& in_starts() const noexcept { return in_start_; }
   /// Only tensors of the groups 0 … `out` and 0 … `in` may be on the host; −1: none. `at` ends the limit.
   void limit(int out, int in) {
@@ -402,7 +402,7 @@ class offload_cut : private moment_network {
   void connect_tensor(std::uint32_t t) {
     const flat_graph& g = *graph_;
     const auto producers = g.producers[t];
-    // What an operation of D writes is not whole at the moment.
+    // A tensor that an operation of D writes is not whole at the moment.
     const bool can_copy =
         std::none_of(producers.begin(), producers.end(), [&](std::uint32_t p) { return side_[p] == after; });
     const std::uint32_t computed = connect_producers(t);  // the node w(t)

@@ -27,7 +27,7 @@ namespace detail::offload_bounding {
 
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-/// Which tensors may be on the host: the groups 0 … `out` and 0 … `in`; −1: none.
+/// The tensors that may be on the host: those of the groups 0 … `out` and 0 … `in`; −1: none.
 struct copy_limit {
   int out = 0, in = 0;
 };

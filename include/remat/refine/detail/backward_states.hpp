@@ -240,7 +240,7 @@ class backward_states {
       if (bit_tensor_[b] != none && num_producers(bit_tensor_[b]) > 1) set(shared_bits_, b);
   }
 
-  /// For each needed operation: its ancestors, itself included, and the readers of its outputs.
+  /// Collects the ancestors of each needed operation, itself included, and the readers of its outputs.
   void collect_ancestors() {
     const std::uint32_t n = s_.num_operations;
     operation_words_ = (n + 63) / 64;
@@ -268,7 +268,7 @@ class backward_states {
     child_closure_.assign(operation_words_, 0);
   }
 
-  /// For each needed operation: those that it wakes, since they cannot come behind it as well (rule 6).
+  /// Collects the operations that each needed operation wakes, since they cannot come behind it as well (rule 6).
   void collect_wakes() {
     const std::uint32_t n = s_.num_operations;
     wakes_.assign(n, {});

@@ -17,7 +17,7 @@ namespace REMAT_NAMESPACE::detail {
 /// A problem without a link in which some tensors lie on the host across a moment: for solvers that know no copies.
 ///
 /// A copy of each such tensor is an operation of no time, which makes a tensor of no bytes; another operation, of no
-/// time or of a given price, makes the tensor from it again. What stands after the moment in the listed order reads the
+/// time or of a given price, makes the tensor from it again. Operations after the moment in the listed order read the
 /// latter. So a solver decides what else to compute again; `copy_planner` then says how long the copies take.
 class copy_operations {
   std::vector<std::uint32_t>
@@ -26,9 +26,9 @@ class copy_operations {
  public:
   problem instance;  ///< an instance with the budget of the problem, and no link
 
-  /// `on_host`: of a tensor, whether it lies on the host across `moment`. Tensors that are not written up to the moment
-  /// and read after it, and final outputs, stay as they are. `prices`: of a tensor, the time of the operation that
-  /// copies it back; empty: none. O(reads and writes) time.
+  /// `on_host` says of each tensor whether it lies on the host across `moment`. Tensors that are not written up to the
+  /// moment and read after it, and final outputs, stay as they are. `prices` has for each tensor the time of the
+  /// operation that copies it back; empty: none. O(reads and writes) time.
   copy_operations(const problem& p, std::span<const std::uint8_t> on_host, std::uint32_t moment,
                   std::span<const double> prices = {})
       : instance(build(p, on_host, moment, prices, original_)) {}

@@ -25,10 +25,10 @@ namespace REMAT_NAMESPACE::detail {
 ///     (time until its next use) · bytes^bytes_exponent · factor
 struct copy_preference {
   double bytes_exponent = 0;
-  /// A copy back may begin up to `lead` × its own time before the next use, if a tensor that is wanted later makes
-  /// room.
+  /// A copy back may begin up to `lead` × its own time before the next use, if a tensor that is wanted later can leave
+  /// for it.
   double lead = 0;
-  /// Of a tensor. Empty: 1.
+  /// The factor of each tensor. Empty: 1.
   std::span<const float> factor{};
 };
 
@@ -74,7 +74,7 @@ class copy_planner {
       if (!choose(preference)) break;
       place_offloads();
       place_prefetches();
-      if (tick(4 * operations_.size())) break;  // what follows takes as long as all before
+      if (tick(4 * operations_.size())) break;  // the rest takes as long as all before
       write();
       if (host_is_limited_ && !check(p_, made_).valid()) {
         for (host_interval& h : on_host_) h.out = h.from;  // no earlier than `choose` has counted
@@ -155,7 +155,7 @@ class copy_planner {
     finish_ = start_.back();
   }
 
-  /// As `schedule_computes` does. Returns false if nobody reads the results of some computes (`unread_`).
+  /// Does what `schedule_computes` does. Returns false if nobody reads the results of some computes (`unread_`).
   bool read_backwards() {
     const auto n = static_cast<std::uint32_t>(operations_.size());
     pieces_.clear();
@@ -435,7 +435,7 @@ class copy_planner {
       std::uint32_t place = h.to;
       if (tick(h.to - wanted + 1)) return;
       while (place > wanted && memory_[place - 1] + size <= p_.budget()) --place;
-      // What follows it may have been listed before: the engine takes copies in the order of the list.
+      // Copies that follow it may have been listed before: the engine takes copies in the order of the list.
       for (std::uint32_t k = place; k < h.to; ++k) memory_[k] += size;
       h.in = place;
       next_begin = std::max(begin, start_[place]);
@@ -444,7 +444,7 @@ class copy_planner {
     std::reverse(in_order_.begin(), in_order_.end());
   }
 
-  /// What is listed at a place beside the compute: copies out and frees before it, prefetches, drops after it.
+  /// The lists of a place beside the compute: copies out and frees before it, prefetches, drops after it.
   enum list : std::uint8_t { outs, frees, ins, drops };
 
   /// Lists interval `i` as the first one of `kind` at place `k`.

@@ -22,12 +22,12 @@ namespace REMAT_NAMESPACE::detail {
 /// Refinement of a schedule with copies by simulated annealing.
 ///
 /// The state is a sequence of computes and the preferences of a `copy_planner`, which decides what is copied and when.
-/// So every move is legal and within the budgets if the planner finds room for it, and its time is that of the
+/// So every move is legal and within the budgets if the planner finds memory for it, and its time is that of the
 /// simulated engines. The moves:
 ///
-/// - A recomputation is removed: its results are held, or copied if there is no room.
-/// - A tensor is made again before a use of it, mostly one for which it is copied back. What its operation reads is
-///   made again as well, or held, or comes back from the host.
+/// - A recomputation is removed: its results are held, or copied if they do not fit.
+/// - A tensor is made again before a use of it, mostly one for which it is copied back. The inputs of its operation are
+///   made again as well, or held, or come back from the host.
 /// - A tensor is preferred more or less for the host, so that another one is copied instead.
 /// - A compute takes another place.
 class copy_refinement {
@@ -41,7 +41,7 @@ class copy_refinement {
   copy_planner planner;    ///< places the copies; its `must_stop` may be set
   double temperature = 0;  ///< a temperature in units of time; 0: no move makes the schedule slower
 
-  /// What a `copy_planner` makes a schedule of.
+  /// The state of which a `copy_planner` makes a schedule.
   struct state {
     std::vector<std::uint32_t> computes;
     double bytes_exponent = 0, lead = 0;  // the preference's exponent and lead
@@ -248,7 +248,7 @@ class copy_refinement {
     for (const std::uint32_t t : graph_.inputs[o])
       for (const std::uint32_t q : graph_.producers[t]) {
         if (!has_run(q, to)) return false;
-        // Of a tensor with several producers, all come first: stay on the same side of each.
+        // All producers of a tensor come first: stay on the same side of each if there are several.
         if (graph_.producers[t].size() != 1 && next_run(q, low) <= high) return false;
       }
     if (to < from || runs_[o][0] != from) return true;

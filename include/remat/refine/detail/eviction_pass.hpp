@@ -39,8 +39,8 @@ struct eviction_weights {
   /// A tensor that cannot be recomputed stays, as long as the memory suffices, also while all that is made from it is
   /// resident: otherwise none of that can be evicted any more.
   bool keep_sources = false;
-  /// Of the missing inputs of an operation, those are made first whose recomputation needs the most memory beside them,
-  /// as expressions are evaluated in few registers \cite sethi1970.
+  /// The missing inputs of an operation whose recomputation needs the most memory beside them are made first, as
+  /// expressions are evaluated in few registers \cite sethi1970.
   bool hardest_first = false;
 };
 
@@ -67,16 +67,16 @@ inline void require_known_tensors(const problem& p, std::span<const tensor_id> k
       throw bad_argument("evict: there is no tensor " + std::to_string(index(t)) + " to keep");
 }
 
-/// Of each tensor, its factor in `eviction_weights`: large for those to keep.
+/// The factor of each tensor in `eviction_weights`: large for those to keep.
 [[nodiscard]] inline std::vector<float> factor_to_keep(const problem& p, std::span<const tensor_id> keep) {
   std::vector<float> factor(p.graph().num_tensors, 1.0F);
   for (const tensor_id t : keep) factor[index(t)] = kept_factor;
   return factor;
 }
 
-/// What copies to the host and back cost in a pass with copies. Of each tensor:
+/// The costs of copies to the host and back in a pass with copies, of each tensor:
 struct copy_costs {
-  std::vector<double> out_price, in_price;  ///< what a copy out, and one back, delay the step; infinite: not copied
+  std::vector<double> out_price, in_price;  ///< the delay by a copy out, and by one back; infinite: not copied
   std::vector<double> out_time, in_time;    ///< how long these copies take
 
   explicit copy_costs(std::size_t num_tensors = 0)
@@ -146,7 +146,7 @@ class basic_eviction_pass {
     distance_power_.resize(n + 2);
   }
 
-  /// What copies cost in the next runs. Tensors come back from `moment` on: before it, the device is full.
+  /// Sets the costs of copies in the next runs. Tensors come back from `moment` on: before it, the device is full.
   void set_copies(copy_costs costs, std::uint32_t moment) requires(Copies) {
     costs_ = std::move(costs);
     moment_ = moment;
@@ -193,7 +193,7 @@ class basic_eviction_pass {
            static_cast<double>(shortfall_) / (static_cast<double>(shortfall_) + static_cast<double>(budget_) + 1);
   }
 
-  /// After a pass that ran out of memory: the tensors that it was recomputing then, in the order of the requests.
+  /// The tensors that a pass was recomputing when it ran out of memory, in the order of the requests.
   [[nodiscard]] const std::vector<std::uint32_t>& wanted() const noexcept { return wanted_; }
 
  private:
@@ -287,7 +287,7 @@ class basic_eviction_pass {
     return true;
   }
 
-  /// At the end of the training step: recomputes the final outputs that were evicted, and holds them all.
+  /// Recomputes the final outputs that were evicted, at the end of the training step, and holds them all.
   bool make_final_outputs() {
     now_ = graph_.num_operations;
     for (const std::uint32_t t : graph_.final_outputs)
@@ -441,7 +441,7 @@ class basic_eviction_pass {
   /// The time of the step so far, by the clocks of the link.
   [[nodiscard]] double time() const noexcept requires(Copies) { return time_ + waited_; }
 
-  /// What it costs to free `t` at the time `evicted`, once it is on the host, and to have it back at the time `at`.
+  /// The cost to free `t` at the time `evicted`, once it is on the host, and to have it back at the time `at`.
   [[nodiscard]] double cost_to_copy(std::uint32_t t, double evicted, double at) const noexcept requires(Copies) {
     const double in_begin = std::max(in_free_, evicted);
     const double in = std::max(costs_.in_price[t], in_begin + costs_.in_time[t] - at);
@@ -591,7 +591,7 @@ class basic_eviction_pass {
       sources_.push_back(t);
   }
 
-  /// Through which tensors `first_use_through` goes.
+  /// The tensors through which `first_use_through` goes.
   enum : bool { missing_alone, made_tensors };
 
   /// The first later use of a tensor that depends on `t` through missing tensors alone, or through any tensors that
@@ -645,8 +645,8 @@ class basic_eviction_pass {
   }
 
   /// Calls `run(o)` for each operation that a recomputation of `t` runs, missing ancestors included, and `read(u)` for
-  /// each tensor that the operation reads. Ends when one of the two returns false; returns whether none did. What comes
-  /// back from the host for it adds to `copies_cost_`.
+  /// each tensor that the operation reads. Ends when one of the two returns false; returns whether none did. Each
+  /// tensor that comes back from the host for it adds to `copies_cost_`.
   template <class Run, class Read>
   bool for_each_recomputation(std::uint32_t t, Run&& run, Read&& read) {
     ++stamp_;
@@ -771,7 +771,7 @@ class basic_eviction_pass {
   }
 
   /// Frees tensors that cannot be recomputed, and that no missing tensor depends on, until `need` bytes are free: those
-  /// that nothing depends on; if `all`, the others as well. What is made from those can no longer be evicted.
+  /// that nothing depends on; if `all`, the others as well. A tensor that is made from those can no longer be evicted.
   void drop_sources(std::int64_t need, bool all) {
     std::size_t left = 0;
     for (std::size_t i = 0; i < sources_.size(); ++i) {
@@ -884,7 +884,7 @@ class basic_eviction_pass {
   }
 
   static constexpr std::size_t poll_stride = 4096;
-  /// Of the operations that a recomputation runs, so many are foreseen. On wide graphs there may be thousands.
+  /// So many of the operations that a recomputation runs are foreseen. There may be thousands on wide graphs.
   static constexpr std::size_t most_foreseen = 256;
 
   // The problem.
@@ -917,7 +917,7 @@ class basic_eviction_pass {
   std::vector<std::uint32_t> frame_inputs_;  // the inputs of all frames
   std::vector<std::uint32_t> sources_;       // resident without a use: they serve to recompute what is resident now
 
-  // Of each tensor.
+  // These members are of each tensor.
   std::vector<std::uint8_t> state_;
   std::vector<std::uint8_t> is_source_;  // it is in `sources_`
   std::vector<std::uint32_t> slot_;      // its index in `resident_tensors_`
@@ -934,7 +934,7 @@ class basic_eviction_pass {
   std::vector<std::uint32_t> cost_at_;  // `change_` when the cost was computed, or `never`
   std::vector<std::int64_t> beside_;    // bytes that its recomputation needs beside it
   std::vector<float> scaled_factor_;
-  // With copies.
+  // These members serve copies.
   copy_costs costs_;
   std::vector<double> begin_;             // the time of the first runs before each operation; one more for the end
   std::vector<double> made_at_;           // the compute time when it was complete

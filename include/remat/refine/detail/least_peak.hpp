@@ -144,7 +144,7 @@ struct least_peak_order_result {
 
 namespace least_peak {
 
-/// For each operation, the operations that run before it (the writers of the tensors that it reads), and the reverse.
+/// The operations that run before each operation (the writers of the tensors that it reads), and the reverse.
 class precedence {
  public:
   explicit precedence(const operation_sequence& s) {
@@ -335,7 +335,7 @@ class ideal_search {
     std::int64_t peak;
     int size;
     ideal x;
-    // Among equal peaks the larger ideal comes first: it is nearer to the end.
+    // The larger ideal comes first among equal peaks: it is nearer to the end.
     bool operator<(const entry& b) const {
       return peak != b.peak ? peak > b.peak : size != b.size ? size < b.size : x < b.x;
     }

@@ -107,7 +107,7 @@ class refine_moves {
     return !graph_.producers[t].empty() && plan_.rerunnable(graph_.producers[t][0]);
   }
 
-  /// By how much the next move may make the schedule slower.
+  /// The time by which the next move may make the schedule slower.
   double random_tolerance() { return temperature <= 0 ? 0 : -temperature * std::log(1.0 - random_.uniform()); }
 
   node random_recomputation() {
@@ -118,7 +118,7 @@ class refine_moves {
     return timeline::none;
   }
 
-  /// After the removal of a run of `o`: removes the runs whose results only it read, and so on.
+  /// Removes the runs whose results only a removed run of `o` read, and so on.
   void remove_unread_inputs(std::uint32_t o) {
     stack_.assign(1, o);
     while (!stack_.empty()) {
@@ -167,7 +167,7 @@ class refine_moves {
     double least = infinite;
     std::uint32_t best = timeline::none;
     node best_use = timeline::none;
-    // On a large graph a sample, else a move would take longer the larger the graph is.
+    // A large graph gets a sample; else a move would take longer the larger the graph is.
     const std::size_t stride = 1 + droppable_.size() / most_candidates;
     for (std::size_t k = stride == 1 ? 0 : random_.below(static_cast<std::uint32_t>(stride)); k < droppable_.size();
          k += stride) {

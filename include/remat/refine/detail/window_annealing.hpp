@@ -111,7 +111,7 @@ class window_annealing {
   double time_ = std::numeric_limits<double>::infinity(), best_time_ = std::numeric_limits<double>::infinity();
 };
 
-/// What one search by `window_annealing` has found.
+/// The result of one search by `window_annealing`.
 struct windows_found {
   std::vector<std::uint32_t> computes{};                  // empty: no schedule is better than the one it began with
   double time = std::numeric_limits<double>::infinity();  // their time

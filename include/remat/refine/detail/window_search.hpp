@@ -16,7 +16,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Counts units of work if the limit has room for them. Otherwise spends what is left, and returns false.
+/// Counts units of work if the limit allows them. Otherwise spends what is left, and returns false.
 [[nodiscard]] inline bool spend(run_clock& clock, std::uint64_t units) {
   const std::uint64_t spent = std::min(units, clock.work_left());
   clock.work(spent);
@@ -56,7 +56,7 @@ class states : private backward_states<states> {
     push(begin_at(least_time(work_)));
   }
 
-  /// What a search came to.
+  /// The result of a search.
   enum class outcome : std::uint8_t {
     none_better,  ///< proven: no sequence of the window's operations is faster
     better,       ///< a faster sequence, and none of the window's operations is faster still
@@ -101,7 +101,8 @@ class states : private backward_states<states> {
     return s_.has_effect(o);
   }
 
-  /// For each operation: those that run in the window if it does, because their results are not there at its beginning.
+  /// Collects for each operation those that run in the window if it does, because their results are not there at its
+  /// beginning.
   void collect_musts() {
     musts_.assign(s_.num_operations, bits(operation_words_, 0));
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) {
@@ -154,7 +155,7 @@ class window_search {
   window_search(const problem& p, window_effort effort)
       : g_(p.graph()), budget_(p.budget()), effort_(std::move(effort)), touched_(g_.num_tensors, 0) {}
 
-  /// Takes a legal sequence within the budget. What is known of windows of earlier sequences is kept.
+  /// Takes a legal sequence within the budget. The results of windows of earlier sequences are kept.
   void start(std::vector<std::uint32_t> computes) {
     computes_ = std::move(computes);
     if (solved_.size() > most_known) solved_.clear();
@@ -264,7 +265,7 @@ class window_search {
       key = splitmix64(key ^ o);
       time += g_.time[o];
       if (step_back(before_, o)) continue;
-      computes_.erase(computes_.begin() + static_cast<std::ptrdiff_t>(k));  // what read it is gone
+      computes_.erase(computes_.begin() + static_cast<std::ptrdiff_t>(k));  // its readers are gone
       --end_;
       time -= g_.time[o];
     }

@@ -33,7 +33,7 @@ namespace detail::refinement {
 /// The name of the kind of the pieces.
 inline constexpr std::string_view search_kind = "refine";
 
-/// What a search has found in a round.
+/// The result of a search in a round.
 struct round_answer {
   std::vector<std::uint32_t> computes{};
   double time = std::numeric_limits<double>::infinity();
@@ -198,7 +198,7 @@ class refinement {
     seconds_per_move_ = (next.begin - c.begin) / static_cast<double>(c.moves);
     return fitted(next);
   }
-  /// `c` as the last cycle if the limits have no room for a longer one after it.
+  /// `c` as the last cycle if the limits allow no longer one after it.
   [[nodiscard]] cycle fitted(cycle c) const {
     if (by_work_) {
       const std::uint64_t left = all_moves() - std::min(all_moves(), moves_made_);

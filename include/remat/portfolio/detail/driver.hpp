@@ -33,9 +33,9 @@ namespace REMAT_NAMESPACE::detail {
 /// Each part first runs for a short slice, in the order in which they were added. Then the part with the least (cost so
 /// far / weight) gets a slice that is some times as long as its last one. Its weight doubles if the slice closed at
 /// least 5 % of the gap, and is halved if it closed less than 0.5 %, within factors of 8. So a part that helps runs
-/// most of the time, and one that does not keeps a small share, in case it needs longer. What a slice finds, all parts
-/// know in their next ones. The closing part, such as annealing, gains from one long slice: two fifths of the limits
-/// are left to it.
+/// most of the time, and one that does not keeps a small share, in case it needs longer. The results of a slice are
+/// known to all parts in their next ones. The closing part, such as annealing, gains from one long slice: two fifths of
+/// the limits are left to it.
 ///
 /// Cost is work under a work limit, otherwise wall clock time.
 ///
@@ -81,7 +81,7 @@ class driver {
       const slices next = choose(rest, total, counted_ ? 2 : 1);
       if (next.parts.empty()) break;
       run_slices(next, clock);
-      // What a slice of all the rest has not used is too little for anything, such as half a move.
+      // The rest that a slice of all limits has not used is too little for anything, such as half a move.
       if (next.length == rest && !entries_[next.parts.front()].ended) break;
     }
     return clock.poll();
@@ -90,7 +90,7 @@ class driver {
  private:
   struct entry {
     portfolio_part part;
-    double cost = 0;   // what all slices so far have taken
+    double cost = 0;   // cost of all slices so far
     double last = 0;   // length of the last slice
     double merit = 1;  // factor of the weight
     int idle = 0;      // slices without any cost
@@ -149,7 +149,7 @@ class driver {
     slices next;
     std::vector<std::size_t> order;
     double reserve = 0;
-    double waiting = never;    // what a part has paid that must run alone, while another one runs
+    double waiting = never;    // cost of a part that must run alone, while another one runs
     bool has_promise = false;  // a part that has not had its first share
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (entries_[i].part.is_closing && entries_[i].runs() && !has_begun_to_close_) reserve = closing_share * total;
@@ -322,7 +322,7 @@ class driver {
     for (const std::size_t i : next.parts) entries_[i].last = next.length;
     if (next.parts.size() == 1) return run_slice(entries_[next.parts[0]], clock, share);
 
-    // Under a work limit, what is left is for all parts of this round together.
+    // The rest of a work limit is for all parts of this round together.
     const std::size_t n = next.parts.size();
     const run_control limits = clock.limits(counted_ ? std::min(share, 0.9 / static_cast<double>(n)) : share);
     const pool_view now = pool_.view();
@@ -400,7 +400,7 @@ class driver {
   double first_slice_ = 0;
   bool counted_ = false;
 
-  // Of the lanes.
+  // The state of the lanes.
   std::mutex mutex_;  // guards all members, but parts that run
   std::condition_variable slice_ended_;
   entry* closing_ = nullptr;         // the part that is to have the rest

@@ -28,7 +28,7 @@ class guided_eviction {
 
   /// Plain eviction; then around choices and fillings. Polls between them.
   void run() {
-    // Without any schedule nothing can be refined: all of the limits for the first. On large graphs, a schedule to
+    // Nothing can be refined without a schedule: the first one gets all of the limits. On large graphs, a schedule to
     // start from is most often the work of a plain `evict`, which would take as long again.
     if (!pool_.best().plan)
       evict_with(clock_, 1, {});

@@ -14,7 +14,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What a part brings back from a slice.
+/// The results that a part brings back from a slice.
 struct part_slice {
   solution found{};    ///< a schedule, perhaps, and a proven bound
   bool ended = false;  ///< the part has nothing more to do

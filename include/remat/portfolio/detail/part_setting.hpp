@@ -16,7 +16,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What the parts that recompute are told. It must outlive them, and does not change while they run.
+/// The common setting of the parts that recompute. It must outlive them, and does not change while they run.
 struct part_setting {
   problem instance;                ///< its graph and budget; the bound that it knows is that of the beginning
   std::string_view whole{};        ///< the solver whose parts they are, in `solution::by`

@@ -23,7 +23,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// What is known of a problem while its parts run. A slice of a part gets a copy, which shares the schedules.
+/// The knowledge of a problem while its parts run. A slice of a part gets a copy, which shares the schedules.
 class pool_view {
  public:
   using shared_schedule = std::shared_ptr<const schedule>;
@@ -59,8 +59,8 @@ class pool_view {
     return time_below(best.time, best.statistics.computes) / (1 + gap);
   }
 
-  /// At most `count` different schedules to start from: the fastest one, then the fastest ones of different parts. What
-  /// one part has found is often much the same.
+  /// Returns at most `count` different schedules to start from: the fastest one, then the fastest ones of different
+  /// parts. The schedules of one part are often much the same.
   [[nodiscard]] std::vector<schedule> different_starts(std::size_t count) const {
     std::vector<schedule> different;
     const auto add = [&](const schedule& plan) {

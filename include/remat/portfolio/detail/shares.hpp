@@ -15,13 +15,13 @@ struct graph_sizes {
   static constexpr std::uint32_t exact_first = 16;         ///< `exact` comes before eviction: it takes milliseconds
   static constexpr std::uint32_t exact_promising = 128;    ///< `exact` often ends in a few seconds
   static constexpr std::uint32_t checkmate = 200;          ///< and only with a backend
-  static constexpr std::uint32_t short_chains = 500;       ///< below: Rotor and Rockmate take little time
+  static constexpr std::uint32_t short_chains = 500;       ///< Rotor and Rockmate take little time below it
   static constexpr std::uint32_t pofo = 500;               ///< a tenth of usual limits is enough
   static constexpr std::uint32_t exact = 512;              ///< `exact` races
-  static constexpr std::uint32_t chains = 2000;            ///< below: Rotor and Rockmate race
+  static constexpr std::uint32_t chains = 2000;            ///< Rotor and Rockmate race below it
   static constexpr std::uint32_t joint_moments = 2000;     ///< the bound of several moments together
   static constexpr std::uint32_t window_annealing = 5000;  ///< windows are disturbed and solved again
-  static constexpr std::uint32_t quick_eviction = 5000;    ///< above: an eviction takes a good part of usual limits
+  static constexpr std::uint32_t quick_eviction = 5000;    ///< an eviction takes a good part of usual limits above it
   static constexpr std::uint32_t refinement = 10000;       ///< chains find more than refinement from here on
   static constexpr std::uint32_t late_chen = 10000;        ///< `chen_sqrt` ends a solve that was cut off
   static constexpr std::uint32_t windows = 1U << 17;       ///< windows are solved
@@ -33,10 +33,10 @@ struct part_gaps {
   static constexpr double chains = 0.0005;         ///< the bound of chains of moments
   static constexpr double windows = 0.0005;        ///< windows
   static constexpr double exact = 0.001;           ///< `exact`, joint moments, and the first split
-  static constexpr double left_to_search = 0.003;  ///< what refinement closes by itself
+  static constexpr double left_to_search = 0.003;  ///< refinement closes it by itself
   static constexpr double wide = 0.005;            ///< random eviction, and further splits
-  static constexpr double near = 0.01;             ///< above: annealing goes on from the schedules of several parts
-  static constexpr double joint_most = 0.1;        ///< above: joint moments wait for a better schedule
+  static constexpr double near = 0.01;             ///< annealing goes on from schedules of several parts above it
+  static constexpr double joint_most = 0.1;        ///< joint moments wait for a better schedule above it
 };
 
 /// Shares of what is left of the limits, for the steps of an opening.
@@ -46,7 +46,7 @@ struct opening_shares {
   static constexpr double eviction = 0.25;       ///< plain eviction
   static constexpr double guided = 0.2;          ///< one eviction around what a bound keeps
   static constexpr double fillings = 0.2;        ///< evictions around fillings together
-  static constexpr double large_fillings = 0.8;  ///< … on graphs beyond `graph_sizes::quick_eviction`
+  static constexpr double large_fillings = 0.8;  ///< the same beyond `graph_sizes::quick_eviction`
   static constexpr double refinement = 0.15;     ///< the first refinement
 };
 
@@ -62,7 +62,7 @@ struct first_shares {
   static constexpr double closed_form = 0.02;    ///< each of `chen_greedy`, `chen_sqrt` and `revolve`
   static constexpr double second_try = 0.4;      ///< `evict` and `twremat` again, as on a machine with much else to do
   static constexpr double refinement = 0.15;     ///< the opening of `refined`
-  static constexpr double large_refinement = 0.6;  ///< … on graphs beyond `graph_sizes::quick_eviction`
+  static constexpr double large_refinement = 0.6;  ///< the same beyond `graph_sizes::quick_eviction`
 };
 
 /// Shares of what is left of the limits with a link to the host (docs/offload.md).

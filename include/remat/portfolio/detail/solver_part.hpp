@@ -58,7 +58,7 @@ class solver_slices {
     if (clock.should_stop()) return;
     refine_options refining;
     refining.lower_bound = now.best.lower_bound;
-    refining.gap = 0;  // what it finds is a start for others
+    refining.gap = 0;  // its result is a start for others
     refining.run = clock.limits();
     refining.run.on_progress = clock.control().on_progress;
     refining.run.seed += refinements_++;

@@ -29,7 +29,7 @@ struct checkmate_options {
   /// The whole program is not built if `checkmate_model::size_estimate` exceeds this, nor any model of more than twice
   /// as many columns: its first linear program alone would take minutes.
   double max_columns = 60'000;
-  /// For the budget, and for smaller ones, so that the rounded schedule fits.
+  /// Relaxations are solved for the budget, and for smaller ones, so that the rounded schedule fits.
   std::uint32_t relaxations = 5;
   double relaxation_step = 0.05;
   std::uint32_t random_roundings = 100;
@@ -38,7 +38,7 @@ struct checkmate_options {
   std::uint64_t window_nodes = 500;
   std::uint64_t default_nodes = 100;
   /// @}
-  improvement improve{};  ///< what follows the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  improvement improve{};  ///< the improvement after the own method: none, or `by_refinement` (remat/method/refined.hpp)
   run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.

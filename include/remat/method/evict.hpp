@@ -48,12 +48,12 @@ struct evict_options {
 /// held instead if memory is left for them.
 ///
 /// Heuristic: it may find no schedule under a tight budget, which proves nothing. The status `optimal` comes from the
-/// bound alone (`turnaround_bound`). Deterministic for a seed and a work limit. Time: each pass about
-/// O((reads + evictions) · log(resident tensors)) plus the search for what has to be recomputed; memory O(reads and
-/// writes). Throws `bad_argument` if `keep` names a tensor that the problem does not have, and for a problem with a
-/// link, which is for `evict_with_copies`. Cancellation: polls at every pass, and within passes and repairs every 4096
-/// steps of a search, which take less than 10 ms. Work: `work_of::visit` for each listed operation of a pass and for
-/// each recomputation that free memory may replace, `work_of::move` for each one for which a repair makes room, and for
+/// bound alone (`turnaround_bound`). Deterministic for a seed and a work limit. Time: each pass about O((reads +
+/// evictions) · log(resident tensors)) plus the search for what has to be recomputed; memory O(reads and writes).
+/// Throws `bad_argument` if `keep` names a tensor that the problem does not have, and for a problem with a link, which
+/// is for `evict_with_copies`. Cancellation: polls at every pass, and within passes and repairs every 4096 steps of a
+/// search, which take less than 10 ms. Work: `work_of::visit` for each listed operation of a pass and for each
+/// recomputation that free memory may replace, `work_of::move` for each one for which a repair frees memory, and for
 /// each 4096 steps of a repair.
 ///
 /// `solution::by`: "evict" for a pass, "evict/fill" after holding what fits, "evict/squeeze" for a repaired schedule of

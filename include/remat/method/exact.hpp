@@ -91,7 +91,7 @@ inline constexpr exact_solver exact{};
 
 namespace detail {
 
-/// What a portfolio asks of the exact search, beside its options.
+/// The demands of a portfolio on the exact search, beside its options.
 struct exact_goal {
   /// If given, only schedules that take less time are looked for, and the search proves no bound above it. At least 0.
   std::optional<double> faster_than{};

@@ -47,7 +47,7 @@ struct enum_names<sub_method> {
                                                                                {sub_method::refined, "refined"}}};
 };
 
-/// What a rule may look at when it chooses methods for a sub-graph.
+/// The facts by which a rule may choose methods for a sub-graph.
 struct sub_graph_facts {
   std::size_t operations = 0;          ///< forward and backward
   std::size_t forward_operations = 0;  ///< those of them that are in the forward
@@ -148,7 +148,7 @@ struct hiremate_options {
   /// Shared by solves for several budgets, or of several graphs, with the same backend, `own_sub_solver`, `rule`,
   /// `max_columns` and `nodes`: the cache does not tell these apart. Null: one for this solve (`make_way_cache`).
   std::shared_ptr<way_cache> cache{};
-  improvement improve{};  ///< what follows the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  improvement improve{};  ///< the improvement after the own method: none, or `by_refinement` (remat/method/refined.hpp)
   run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.

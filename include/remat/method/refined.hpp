@@ -72,7 +72,7 @@ struct refined_options {
 /// With a link, the parts are others: the listed order with copies, the bound `offload_bound`, eviction that drops or
 /// copies (`evict`), the steps above for recomputation alone unless the schedule is within 0.3 % of the bound, and then
 /// simulated annealing of recomputation and copies together, as in `offload`. Of the settings, `gap` counts, and the
-/// others for recomputation alone. Copies make room for `starts` over the budget.
+/// others for recomputation alone. Copies free memory for `starts` over the budget.
 ///
 /// `solution::by`: "refined/search" for annealing, "refined/split" for the schedules of two parts, "refined/start",
 /// "refined/evict/…", "refined/exact/…"; with a link "refined/listed", "refined/evict", "refined/fill",

@@ -42,10 +42,10 @@ enum class solver_domain {
   with_link,     ///< It is about copies to the host; without a link it leaves the problem to another solver.
 };
 
-/// What a list of solvers says of one of them, beside what the solver says of itself.
+/// The facts of a list of solvers on one of them, beside those that the solver itself has.
 struct solver_traits {
   std::string_view page{};                             ///< its header is `remat/method/PAGE.hpp`
-  solver_domain domain = solver_domain::without_link;  ///< which problems it is for
+  solver_domain domain = solver_domain::without_link;  ///< the problems that it is for
   bool is_for_experts = false;      ///< it is a part of `auto` or for small graphs: "all solvers" leave it out
   bool needs_real_backend = false;  ///< the library's own branch and bound is too slow for its integer programs
 
@@ -62,7 +62,7 @@ struct registered_solver {
   static constexpr std::string_view name = Solver::name;  ///< The name in tables, options and output.
   Solver solver{};                                        ///< the solver
   CopyingSolver with_copies{};                            ///< the solver for a problem with a link; mostly the same
-  solver_traits traits{};                                 ///< what else is known of it
+  solver_traits traits{};                                 ///< further facts
 };
 
 /// A row for a solver.

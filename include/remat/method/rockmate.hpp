@@ -28,12 +28,14 @@ struct rockmate_options {
   std::uint64_t block_effort = 36'000;
   std::int64_t table_bytes = std::int64_t{4} << 30;
   std::uint32_t finer_chains = 16;
-  /// Of the best schedule of each of the best `finer_chains` chains, which is then no longer memory-persistent.
+  /// Rounds of retention of the best schedule of each of the best `finer_chains` chains, which is then no longer
+  /// memory-persistent.
   std::uint32_t retain_rounds = 0;
   /// @}
   /// Ways of blocks that were found before, for other budgets of the same training step. Null: for this solve alone.
   std::shared_ptr<way_cache> cache{};
-  /// After the own method and at least 3 rounds of retention: none, or `by_refinement` (remat/method/refined.hpp).
+  /// The improvement after the own method and at least 3 rounds of retention: none, or `by_refinement`
+  /// (remat/method/refined.hpp).
   improvement improve{};
   run_control run{};  ///< limits, seed, threads, progress
 

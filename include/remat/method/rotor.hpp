@@ -61,7 +61,7 @@ struct rotor_options {
   std::uint32_t retain_rounds = 0;
   bool begin_with_revolve = false;
   /// @}
-  /// On a graph, after the own method and at least 3 rounds of retention: none, or `by_refinement`
+  /// The improvement on a graph, after the own method and at least 3 rounds of retention: none, or `by_refinement`
   /// (remat/method/refined.hpp).
   improvement improve{};
   run_control run{};  ///< limits, seed, threads, progress

@@ -53,7 +53,7 @@ struct twremat_options {
   bool hold_less = true;
   std::uint32_t retain_rounds = 8;
   /// @}
-  improvement improve{};  ///< what follows the own method: none, or `by_refinement` (remat/method/refined.hpp)
+  improvement improve{};  ///< the improvement after the own method: none, or `by_refinement` (remat/method/refined.hpp)
   run_control run{};      ///< limits, seed, threads, progress
 
   /// The records of the settings.

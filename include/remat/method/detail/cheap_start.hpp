@@ -12,7 +12,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
 
-/// What costs next to nothing beside a search: a solve begins with it, or ends with it if it was cut off.
+/// A schedule that costs next to nothing beside a search: a solve begins with it, or ends with it if it was cut off.
 namespace REMAT_NAMESPACE::detail {
 
 /// An upper bound on the number of slots with which the schedule of Revolve fits, or nothing if it fits with none: when
@@ -22,8 +22,8 @@ namespace REMAT_NAMESPACE::detail {
 
 /// A range for the number of slots on a chain of operations.
 struct slot_range {
-  std::uint32_t likely = 0;  ///< the most that leave room for what runs when the last stage turns
-  std::uint32_t most = 0;    ///< what is kept alone takes the budget, if all of it is read again
+  std::uint32_t likely = 0;  ///< the most that leave memory for the runs when the last stage turns
+  std::uint32_t most = 0;    ///< the kept inputs alone take the budget, if all are read again
 };
 
 /// The numbers of slots that may fit on a chain of operations. O(L log L) time.

@@ -44,7 +44,7 @@ struct search_goal {
   double lower_bound = 0, gap = 0;
 };
 
-/// What a search has found in a cycle.
+/// The result of a search in a cycle.
 struct cycle_answer {
   copy_refinement::state state{};  // the best schedule's state
   schedule plan{};

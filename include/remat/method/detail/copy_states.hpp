@@ -32,7 +32,7 @@ namespace REMAT_NAMESPACE::detail {
 /// Factor of a tensor that leaves the device before others (`copy_preference::factor`).
 inline constexpr float before_all_others = 1000;
 
-/// Of each tensor: `before_all_others` if it is one of `chosen`, else 1.
+/// The factor of each tensor: `before_all_others` if it is one of `chosen`, else 1.
 template <class Tensors>
 [[nodiscard]] std::vector<float> prefer(const flat_graph& g, const Tensors& chosen) {
   std::vector<float> factor(g.num_tensors, 1.0F);
@@ -40,9 +40,9 @@ template <class Tensors>
   return factor;
 }
 
-/// What copies cost by the multipliers of the bound, times `scale`: a byte on the host delays what is before the
-/// bound's moment by (1 − a) × the time to copy it out, and what is after it by (1 − b) × the time to copy it back. At
-/// least a twentieth of these times, since the bound of a fast link has no delay.
+/// The costs of copies by the multipliers of the bound, times `scale`: a byte on the host delays the operations before
+/// the bound's moment by (1 − a) × the time to copy it out, and those after it by (1 − b) × the time to copy it back.
+/// They are at least a twentieth of these times, since the bound of a fast link has no delay.
 [[nodiscard]] inline copy_costs prices_by_floor(const problem& p, const offload_bound_result& floor, double scale) {
   constexpr double least = 0.05;
   const flat_graph& g = p.graph();
@@ -61,8 +61,8 @@ template <class Tensors>
   return costs;
 }
 
-/// Places the copies of `computes` by several preferences, with the factors of `state`. What is faster than `time` goes
-/// to `state` and `time`, and what is faster than `best` becomes the answer, as found by `by`. Returns false if it was
+/// Places the copies of `computes` by several preferences, with the factors of `state`. A schedule faster than `time`
+/// goes to `state` and `time`, and one faster than `best` becomes the answer, as found by `by`. Returns false if it was
 /// stopped.
 inline bool place_copies(const problem& p, std::span<const std::uint32_t> computes, copy_planner& planner,
                          copy_refinement::state& state, double& time, run_clock& clock, solution& best,

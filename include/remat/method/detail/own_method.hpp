@@ -116,7 +116,7 @@ inline void take_bound(solution& best, const solution& part) {
   best.obstacle = part.obstacle;
 }
 
-// Of method/detail/cheap_start.hpp, whose definitions need this header: the definitions include it.
+// A declaration of method/detail/cheap_start.hpp, whose definitions need this header: the definitions include it.
 void take_cheap_start(const problem& p, solution& best, std::string_view solver, const run_control& run,
                       stop_reason stopped);
 

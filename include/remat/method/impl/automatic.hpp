@@ -115,7 +115,7 @@ class portfolio_solve {
   solution finish(const run_clock& clock) {
     solution& answer = pool_.answer();
     const auto end = [&] {
-      if (out_of_memory_) throw std::bad_alloc();  // which leaves if there is no schedule
+      if (out_of_memory_) throw std::bad_alloc();  // the exception leaves if there is no schedule
       if (answer.plan)
         answer.by = by_part(automatic_solver::name, answer.by);
       else if (stopped_ != stop_reason::none)
@@ -171,7 +171,7 @@ class portfolio_solve {
     refining_.gap = gap_;
     steps_.emplace(pool_, refining_);
     add_parts(steps_->parts(), !has_plan);
-    // On large graphs, holding on to what the bound's moment keeps gains most, and each eviction takes long.
+    // Holding on to what the bound's moment keeps gains most on large graphs, and each eviction takes long.
     const bool is_large = size() > graph_sizes::quick_eviction;
     refine_for(clock, is_large ? first_shares::large_refinement : first_shares::refinement, [&](run_clock& own) {
       steps_->open(own);
@@ -326,8 +326,8 @@ class portfolio_solve {
     return slice;
   }
 
-  /// The answer of a part of the user's; an `error` if it throws. What the progress callback throws is no failure of
-  /// the part, and leaves the solve.
+  /// The answer of a part of the user's; an `error` if it throws. An exception of the progress callback is no failure
+  /// of the part, and leaves the solve.
   [[nodiscard]] solution solve_extra(const problem& p, const automatic_part& part, const run_clock& clock) {
     foreign_call call;
     run_control control = clock.control();
@@ -346,7 +346,7 @@ class portfolio_solve {
   /// Adds a failure to those that the message tells.
   void add_failure(const std::string& failure) { failures_ += (failures_.empty() ? "" : "; ") + failure; }
 
-  /// What a part did.
+  /// Records the figures of a part.
   void record(std::string_view part, const solution& s) {
     figures own;
     own.set("part", part);
@@ -456,8 +456,8 @@ class frontier_search {
   std::vector<budget_solve> solves_;   // one solve for each budget
 };
 
-/// With a link: recomputation alone, by all parts; `pofo` on small graphs; then `offload` for the rest of the
-/// limits.
+/// Solves a problem with a link: recomputation alone, by all parts; `pofo` on small graphs; then `offload` for the rest
+/// of the limits.
 [[nodiscard]] inline solution solve_with_link(std::optional<mip_backend_ref> backend, const problem& p,
                                               const automatic_options& options, run_clock& clock) {
   solution best;

@@ -30,7 +30,7 @@ namespace cheap_start {
 /// The steps that all schedules of one search for a closed form may have together.
 class effort {
  public:
-  /// `for_each_stage`: more for longer chains.
+  /// An effort with `for_each_stage` more for each stage of the chain.
   effort(std::uint32_t length, std::uint64_t for_each_stage)
       : length_(length), left_((std::uint64_t{1} << 22) + for_each_stage * length) {}
 

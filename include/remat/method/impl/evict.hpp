@@ -94,7 +94,7 @@ class eviction_search {
   }
 
   /// Passes for budgets so tight that the order of recomputations decides. A pass that fails is repeated, with more
-  /// weight on the tensors that it had no room to recompute.
+  /// weight on the tensors that it had no memory to recompute.
   void run_deep_passes() {
     for (eviction_weights weights : fixed_weights) {
       weights.hardest_first = true;
@@ -134,7 +134,7 @@ class eviction_search {
     }
   }
 
-  /// Repeats passes that failed, with more weight on the tensors that they had no room to recompute.
+  /// Repeats passes that failed, with more weight on the tensors that they had no memory to recompute.
   void repeat_failed_passes() {
     for (const bool evict_pinned : {false, true})
       for (eviction_weights weights : fixed_weights) {
@@ -240,8 +240,8 @@ class eviction_search {
   /// True if so much is recomputed that the order of recomputations may matter.
   [[nodiscard]] bool is_tight() const noexcept { return !best_.plan || best_.time > 1.25 * p_.graph().needed_time; }
 
-  /// Holds tensors that the best schedule recomputes although they fit. If much is recomputed, later rounds also make
-  /// room for them, as long as that pays.
+  /// Holds tensors that the best schedule recomputes although they fit. If much is recomputed, later rounds also free
+  /// memory for them, as long as that pays.
   void fill() {
     if (!fill_free_memory()) return;
     timeline plan(p_);

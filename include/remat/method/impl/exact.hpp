@@ -121,11 +121,11 @@ class backward_search : private backward_states<backward_search>, public search_
     return worth;
   }
 
-  /// What is known of all states of one closure.
+  /// The knowledge of all states of one closure.
   struct closure_record {
     bool known = false;  // the rest is
     std::uint32_t uses = 0, wins = 0;
-    std::uint32_t anchor[2] = {none, none};  // the anchors that gave the best bounds of the first state
+    std::uint32_t anchor[2] = {none, none};  // the moments that gave the best bounds of the first state
     double price[2] = {0, 0};
   };
 
@@ -153,7 +153,7 @@ class backward_search : private backward_states<backward_search>, public search_
     return true;
   }
 
-  /// Tries all anchors at the first state, and keeps the best ones. False: there is no schedule.
+  /// Tries all moments at the first state, and keeps the best ones. False: there is no schedule.
   bool raise_root(state_table::node& x, double once, const run_clock& clock) {
     std::vector<std::pair<double, std::uint32_t>> found;
     for (std::uint32_t a = 0; a < anchors_.size() && !clock.should_stop(); ++a) {
@@ -209,7 +209,7 @@ class backward_search : private backward_states<backward_search>, public search_
     return true;
   }
 
-  /// Raises the bound of `x` by the cut at an anchor, from the price `start` on, and leaves there the best price and in
+  /// Raises the bound of `x` by the cut at a moment, from the price `start` on, and leaves there the best price and in
   /// `value` its bound. False: the state has no schedule.
   bool raise_at(state_table::node& x, std::uint32_t a, double once, int flows, double& value, double& start,
                 const run_clock& clock) {
@@ -224,7 +224,7 @@ class backward_search : private backward_states<backward_search>, public search_
     }
     const double least = once + anchors_[a].before;
     value = least;
-    // With all tensors resident, at most all rates are paid.
+    // A choice of all tensors pays at most all rates.
     moment_choice left{cut_.total_cost() - cut_.total_time(), 0}, right{cut_.total_time(), 0};
     for (std::size_t c = 0; c < cut_.num_candidates(); ++c) left.bytes += cut_.candidate_bytes(c);
     double price = start;

@@ -142,7 +142,7 @@ class copy_search {
     }
   }
 
-  /// What the bound's choice has on the host, for several problems that are somewhat harder.
+  /// Tries the tensors that the bound's choice has on the host, for several problems that are somewhat harder.
   void scan_choices() {
     run_clock part = clock_.part(link_shares::scan, evict_solver::name);
     std::vector<std::vector<tensor_id>> seen;

@@ -31,7 +31,8 @@ namespace detail::refined_solve {
 
 inline constexpr std::size_t num_starts = 4;  // the search's starts
 
-/// With a link: eviction that drops or copies, then the search that changes recomputation and copies together.
+/// Refines a problem with a link: eviction that drops or copies, then the search that changes recomputation and copies
+/// together.
 inline stop_reason refine_with_copies(const problem& p, const refined_options& options, run_clock& clock,
                                       solution& best) {
   copy_states states(p, num_starts, clock, best, refined_solver::name);

@@ -60,8 +60,8 @@ REMAT_INLINE std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c) {
 }
 
 REMAT_INLINE std::uint64_t revolve_first_advance(std::uint64_t l, std::uint64_t c) {
-  // With ρ(l, c) the repetition number, the least r with β(c + 1, r) ≥ l: one more step before the checkpoint costs
-  // 1 + ρ(j + 1, c) − ρ(l − j, c − 1) more. That is not negative if some q has j ≥ β(c + 1, q − 1) and j ≥ l − β(c, q +
+  // Let ρ(l, c) be the repetition number, the least r with β(c + 1, r) ≥ l. One more step before the checkpoint costs 1
+  // + ρ(j + 1, c) − ρ(l − j, c − 1) more. That is not negative if some q has j ≥ β(c + 1, q − 1) and j ≥ l − β(c, q +
   // 1).
   if (c + 1 >= l) return 1;
   std::uint64_t least = l - 1;

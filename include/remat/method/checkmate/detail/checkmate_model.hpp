@@ -326,7 +326,7 @@ class checkmate_model : private phase_model {
     std::uint32_t during = none;  // allocated while the operation runs; sums only
     std::vector<std::uint32_t> contributions{};
   };
-  /// What may be held when a phase begins.
+  /// The tensors that may be held when a phase begins.
   struct phase_start {
     std::uint32_t phase = none;
     std::vector<std::pair<std::uint32_t, mip_value>> kept{};
@@ -411,7 +411,7 @@ class checkmate_model : private phase_model {
       divisor = std::gcd(divisor, g_.workspace[o]);
       whole_times = whole_times && g_.time[o] == std::floor(g_.time[o]);
     }
-    // Without a budget the program has no rows on memory.
+    // The program has no rows on memory without a budget.
     set_scales({problem_.has_budget() ? problem_.budget() : 0, divisor, max_units},
                objective_scale(g_.needed_time, whole_times));
   }
@@ -473,7 +473,7 @@ class checkmate_model : private phase_model {
       for (const std::uint32_t t : g_.outputs[o]) {
         if (phases_.is_sum(t) || (e.phase == e.position && g_.producers[t].front() != o)) continue;
         if (e.runs.is_constant())
-          needs[t] = need::never;  // what was there is written anew
+          needs[t] = need::never;  // the old content is written anew
         else if (needs[t] == need::certainly)
           needs[t] = need::perhaps;
       }
@@ -621,9 +621,9 @@ class checkmate_model : private phase_model {
 
   // ---- The rows of moments
 
-  /// At a moment, each tensor that a later first run reads is held or y = 1 for its producers; likewise for what a
-  /// producer with y = 1 reads. In the relaxation of the program alone, a fraction of a run in each of many phases
-  /// needs only that fraction of its inputs.
+  /// Adds the rows of moments. At each one, a tensor that a later first run reads is held or y = 1 for its producers;
+  /// likewise a tensor that a producer with y = 1 reads. In the relaxation of the program alone, a fraction of a run in
+  /// each of many phases needs only that fraction of its inputs.
   void add_moments() {
     for (std::size_t i = 0; i < moments_.size(); ++i)
       if (!snapshots_[i].empty())
@@ -673,7 +673,7 @@ class checkmate_model : private phase_model {
         for (const std::uint32_t t : g_.inputs[phases_.operation(k)]) require(t, again[k]);
   }
 
-  // ---- From decisions to the values of all columns
+  // ---- The values of all columns from decisions
 
   [[nodiscard]] bool takes_place(const event& e, std::span<const double> x) const {
     return e.runs.is_constant() || x[e.runs.column] > 0.5;

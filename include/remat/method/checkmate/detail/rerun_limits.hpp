@@ -57,7 +57,7 @@ class price_search {
   double price_ = 0, best_ = 0;
 };
 
-/// For each operation the tensors that are priced at the moment and that it alone makes: candidates of the cut.
+/// The tensors that are priced at the moment and that each operation alone makes: candidates of the cut.
 inline std::vector<std::vector<std::size_t>> candidates_of_operations(const moment_cut& cut) {
   const flat_graph& g = cut.graph();
   std::vector<std::vector<std::size_t>> of(g.num_operations);
@@ -124,7 +124,7 @@ class rerun_limits {
         for (const std::size_t i : candidates[o]) cut.fix(i, moment_cut::fixing::free);
       }
     }
-    // What runs again in an earlier phase runs before the first run of every later operation, too.
+    // A run in an earlier phase comes before the first run of every later operation, too.
     for (std::uint32_t a = g.num_operations; a-- > 1;) slack_[a - 1] = std::min(slack_[a - 1], slack_[a]);
     work_ = clock.work_done();
     complete_ = !clock.should_stop();

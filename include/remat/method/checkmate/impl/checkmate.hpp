@@ -30,7 +30,7 @@ namespace REMAT_NAMESPACE::detail::checkmate_search {
 inline constexpr std::string_view name = "checkmate";
 inline constexpr double share_of_warm_start = 0.5, share_of_rockmate = 0.25;
 inline constexpr double share_of_relaxations = 0.4, share_of_near = 0.5, share_of_windows = 0.6;
-/// Of what is left of the limits of its step: a near program, a window, and the limits of runs again.
+/// The share of a near program, of a window, and of the limits of runs again in what is left of the limits of its step.
 inline constexpr double share_of_one = 0.3;
 /// Near programs are not built for more operations: their tables are quadratic.
 inline constexpr std::uint32_t max_operations = 1500;
@@ -201,7 +201,7 @@ class search {
     return around_ ? std::max(best_.time, problem_.graph().needed_time + around_->time()) : best_.time;
   }
 
-  /// The clock of a step. What another step has cut short is done again.
+  /// The clock of a step. Work that another step has cut short is done again.
   [[nodiscard]] run_clock begin_step(double share) {
     if (limits_ && !limits_->is_complete()) limits_.reset();
     return clock_.part(share);

@@ -162,7 +162,7 @@ class level_builder {
     return child.is_gradient_output(t) && !child.is_gradient_input(t);
   }
 
-  /// For each operation: it has no outputs, or adds to a sum that the child reads and to which others add.
+  /// Says of each operation whether it has no outputs, or adds to a sum that the child reads and to which others add.
   [[nodiscard]] static std::vector<std::uint8_t> effects_of(const sub_graph_runs& child) {
     const sub_graph& own = child.sub_graph();
     std::vector<std::uint8_t> out(own.operations.size(), 0);
@@ -193,7 +193,7 @@ class level_builder {
     const std::vector<std::uint32_t>& operations = operations_of(run, variant);
     return std::any_of(operations.begin(), operations.end(), [&](std::uint32_t o) { return effect_[m.child][o] != 0; });
   }
-  /// In `with_ways`: also backwards, if all their operations may.
+  /// Backwards may run again in `with_ways`, if all their operations may.
   [[nodiscard]] bool may_run_again(std::uint32_t run, std::uint32_t variant) const {
     if (!meaning_[run].backward_again) return level_.runs[run].again;
     const sub_graph& own = children_[meaning_[run].child].sub_graph;

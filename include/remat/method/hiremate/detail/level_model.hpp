@@ -258,7 +258,7 @@ class level_model : phase_model {
     }
   }
 
-  /// Which tensors are held when the first phase begins: one column each, or a constant.
+  /// Says which tensors are held when the first phase begins: one column each, or a constant.
   void begin_first_phase() {
     const level_writers& writers = phases_.writers();
     const std::uint32_t first = phases_.first();
@@ -400,7 +400,7 @@ class level_model : phase_model {
     return out;
   }
 
-  /// Before the first phase, memory has no rows: alternatives that are read have been written.
+  /// Memory has no rows before the first phase: alternatives that are read have been written.
   void add_early_reads(const level_cell& c, const std::vector<mip_value>& r) {
     for (const std::uint32_t x : tensors_of(c)) {
       for (const mip_value& maker : runs_with(c, r, x, &level_problem::variant::writes))
@@ -480,7 +480,7 @@ class level_model : phase_model {
                              [](const held_change& c, std::uint32_t t) { return c.tensor < t; });
   }
 
-  // ---- From decisions to the values of all columns
+  // ---- The values of all columns from decisions
 
   /// Sets all columns as the decisions in `x` imply, with frees as early as possible.
   void fill_in(std::vector<double>& x) const {

@@ -23,8 +23,8 @@ inline std::int64_t largest_peak(const level_problem::variant& v) {
   return most;
 }
 
-/// Which variants of a level's runs may be chosen, and in which phases they may be of use: what `level_model` decides
-/// before it writes a row.
+/// The variants of a level's runs that may be chosen, and the phases in which they may be of use: `level_model` decides
+/// this before it writes a row.
 class level_phases {
  public:
   /// Finds the variants that may be chosen. O(rounds × size of the level) time; a round takes away one variant at
@@ -195,7 +195,7 @@ class level_phases {
     for (const std::uint32_t x : level_.outputs)
       if (is_made_once(x)) must_stay_[x] = std::numeric_limits<std::uint64_t>::max();
   }
-  /// For each variant the last phase in which another run may be of use, for each tensor the last read.
+  /// Finds the last phase in which another run of each variant may be of use, and the last read of each tensor.
   void find_last_uses() {
     last_phase_.assign(size(), {});
     uses_.clear();

@@ -80,7 +80,7 @@ struct level_problem {
   }
 };
 
-/// For each tensor of a level the first and the last run that writes it; `level_problem::none` for a tensor that no run
+/// The first and the last run that writes each tensor of a level; `level_problem::none` for a tensor that no run
 /// writes.
 struct level_writers {
   std::vector<std::uint32_t> first{};  ///< tensor → the first run that writes it, or none
@@ -142,7 +142,8 @@ class checker {
   /// The outputs are listed properly.
   void outputs() const { require_ascending(level_.outputs, "level: outputs"); }
 
-  /// What is read or an output is written, and what is read is written by earlier runs alone.
+  /// Checks that each tensor that is read or an output is written, and that earlier runs alone write those that are
+  /// read.
   void readers() const {
     const level_writers writers(level_);
     for (std::size_t k = 0; k < level_.runs.size(); ++k)
@@ -211,7 +212,7 @@ class checker {
     }
   }
 
-  /// For tensor x, which variant o of run k writes, and another run, too.
+  /// Checks tensor x, which variant o of run k writes, and another run, too.
   void require_always_written(std::size_t k, std::size_t o, std::uint32_t x) const {
     const level_problem::run& r = level_.runs[k];
     if (r.again)
@@ -283,7 +284,7 @@ inline void require_valid(const level_problem& level) {
   for (const std::uint32_t x : level.outputs)
     if (!written[x]) return refuse(choices.size(), "output " + std::to_string(x) + " has not been written");
 
-  // From the end to the begin: which tensors later choices read.
+  // The tensors that later choices read, found from the end to the begin.
   std::vector<std::uint8_t> there(level.bytes.size(), 0);
   std::int64_t bytes = 0;
   const auto put = [&](std::uint32_t x, bool wanted) {

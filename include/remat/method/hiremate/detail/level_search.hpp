@@ -84,7 +84,7 @@ class searcher {
     return prices;
   }
 
-  /// For each child the way of least time + price · saved bytes.
+  /// The way of least time + price · saved bytes of each child.
   [[nodiscard]] chosen_ways ways_at(double price) const {
     chosen_ways chosen(children_.size(), 0);
     for (std::size_t c = 0; c < children_.size(); ++c) {

@@ -34,7 +34,7 @@ enum class chain_source : std::uint8_t {
   return names[static_cast<std::size_t>(source)];
 }
 
-/// What happened to the chains of one source.
+/// The outcomes of the chains of one source.
 struct chain_counts {
   std::size_t chains = 0;          ///< the source's chains
   std::size_t with_ways = 0;       ///< chains solved with the ways of their stages
@@ -176,7 +176,7 @@ class hierarchy_chains {
     for (chain_entry& c : chosen) solve(c, c.with_ways, slots, clock, best);
   }
 
-  /// What happened to the chains of a source so far; null if none were added.
+  /// The outcomes of the chains of a source so far; null if none were added.
   [[nodiscard]] const chain_counts* counts_of(chain_source source) const {
     const auto at = counts_.find(source);
     return at == counts_.end() ? nullptr : &at->second;

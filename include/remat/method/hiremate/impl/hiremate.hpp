@@ -43,7 +43,7 @@ inline sub_graph_search sub_graphs_of(const hiremate_options& options, mip_backe
   return out;
 }
 
-/// What limits kept a solve from: the counts of its message.
+/// The work that limits kept a solve from: the counts of its message.
 struct left_out {
   std::size_t chains = 0, levels = 0, cut_short = 0, tables = 0, programs = 0;
 
@@ -247,7 +247,7 @@ class search {
       chains.add_line(chain_source::narrow, find_narrow_line(p_.graph(), line_of(p_.graph(), c.hierarchy)));
       has_narrow = true;
     }
-    // Without time the chains are counted.
+    // The chains are counted if there is no time.
     const auto spend = [&](double share, const auto& solve) {
       if (is_near_bound()) return;
       run_clock part = clock_.part(share, "chains");
@@ -325,7 +325,7 @@ class search {
   void solve_program(candidate& c, const top_level& top, double share) {
     const level_builder builder(p_.graph(), top.children);
     hierarchical_ilp_options solving;
-    // Before the turn no run is worth repeating.
+    // No run is worth repeating before the turn.
     solving.again_from = static_cast<std::uint32_t>(builder.num_children());
     if (solving.again_from >= builder.level().runs.size()) return;  // nothing to decide
     if (!top.choices.empty()) solving.starts.push_back(top.choices);

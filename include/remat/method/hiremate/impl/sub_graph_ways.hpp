@@ -297,7 +297,7 @@ class finder {
     }
   }
 
-  /// For each pair of budgets, on the thread that `find_ways` chooses.
+  /// Finds ways for each pair of budgets, on the thread that `find_ways` chooses.
   void by_budgets(sub_method method, const std::vector<std::uint32_t>& classes, run_clock& clock) {
     std::vector<sub_graph> sub_graphs;
     for (const std::uint32_t c : classes) sub_graphs.push_back(of_class(c).sub_graph);
@@ -345,7 +345,7 @@ class finder {
       return divided ? search.search_group(children, runs, peak, save, clock) : std::vector<schedule>{};
     }
 
-    // For other processes: the graph once, and the children of each sub-graph.
+    // Other processes get the graph once, and the children of each sub-graph.
     [[nodiscard]] std::string_view kind() const noexcept {
       return search.search_.own_solver ? std::string_view() : group_ways_kind;
     }

@@ -20,7 +20,7 @@
 /// The dynamic program over a chain whose states hold the backlog of the copies.
 namespace REMAT_NAMESPACE::detail::backlog {
 
-/// What a `backlog_program` plans for.
+/// The terms for which a `backlog_program` plans.
 struct terms {
   std::int64_t budget = 0;       ///< bytes of the device
   std::int64_t host_budget = 0;  ///< bytes of the host
@@ -124,7 +124,7 @@ class backlog_program {
     return out;
   }
 
-  /// What a plan has on the host.
+  /// The ranges that a plan has on the host.
   [[nodiscard]] std::vector<host_range> on_host(const plan& p) const {
     std::vector<host_range> out;
     const std::vector<const state*> path = path_to(p);
@@ -145,7 +145,7 @@ class backlog_program {
     std::uint32_t parent = 0;            // the state before stage `from`
     bool whole = false;                  // stage `from` is kept whole
     bool copies_input = false;           // the input of `from` goes to the host
-    bool copies_rest = false;            // what else the backward of `from` reads goes to the host
+    bool copies_rest = false;            // the other inputs of the backward of `from` go to the host
 
     [[nodiscard]] std::uint32_t stage() const noexcept { return behind; }
   };

@@ -189,8 +189,8 @@ class chain_copies {
     clock_.report({.stage = "copies"});
   }
 
-  /// Of what is placed, to do so once: plans of several tables often agree. Equal fingerprints of two others only leave
-  /// one of them out.
+  /// The fingerprint of a plan, by which copies are placed once: plans of several tables often agree. Equal
+  /// fingerprints of two others only leave one of them out.
   [[nodiscard]] static std::uint64_t fingerprint(std::span<const std::uint32_t> computes,
                                                  std::span<const float> factor) {
     std::uint64_t h = 0xcbf29ce484222325U;

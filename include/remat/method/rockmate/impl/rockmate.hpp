@@ -76,7 +76,7 @@ class chain_search {
     return out;
   }
 
-  /// What was solved, and the chain of the best schedule.
+  /// Records what was solved, and the chain of the best schedule.
   void record(figures& own) const {
     own.set("chains", chains_);
     own.set("chains_with_ways", chains_with_ways_);
@@ -164,8 +164,8 @@ class chain_search {
     return search;
   }
 
-  /// Solves chains from the i-th on without ways, and puts those that are to be given ways into a group, as many as
-  /// there is room for. Returns the first chain that was left.
+  /// Solves chains from the i-th on without ways, and puts those that are to be given ways into a group, as many as the
+  /// group takes. Returns the first chain that was left.
   std::size_t fill(chain_group& group, const std::vector<cut_list>& all, std::size_t i, stop_reason& stopped) {
     const way_effort room = room_of_group(effort_, searching(), clock_);
     for (; i < all.size(); ++i) {

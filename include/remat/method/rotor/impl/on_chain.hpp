@@ -124,7 +124,7 @@ class chain_search {
     return judge(end);
   }
 
-  /// With half as many slots as long as the table is too large.
+  /// Solves with half as many slots as long as the table is too large.
   verdict by_slots() {
     constexpr std::uint32_t fewest = 32;
     for (std::uint32_t slots = options_.slots;; slots /= 2) {
@@ -178,7 +178,7 @@ class chain_search {
     const auto known = [&] { return excess(std::min(best_.time, start().time)); };
     verdict end = deepen(sizes_, recompute_bound(sizes_, free_bytes()), known(), [&](double limit) {
       if (limit < std::numeric_limits<double>::max()) return try_limit(limit);
-      // Without a limit: the schedule of least memory, if there is one, bounds the others.
+      // The schedule of least memory, if there is one, bounds the others where there is no limit.
       const verdict any = find_least_memory();
       return any == verdict::found ? try_limit(known()) : any;
     });
@@ -315,7 +315,7 @@ class frontier_solve {
   const rotor_options& options_;
   run_clock clock_;
   double max_time_;
-  double max_excess_;  ///< beyond the least time of the chain
+  double max_excess_;  ///< the most time beyond the least of the chain
   chain_frontier out_;
 };
 

@@ -286,7 +286,7 @@ class separator_recursion {
       return;
     }
     hold_of_[t] = static_cast<std::uint32_t>(d.holds.size());
-    // From the beginning: an earlier call may make it by the way.
+    // The hold is from the beginning: an earlier call may make it by the way.
     d.holds.push_back({hold_kind_[t] == until_last_reader ? 0 : call, call, t});
   }
 

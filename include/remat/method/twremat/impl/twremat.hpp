@@ -49,7 +49,7 @@ enum class tree_kind : std::uint8_t {
 inline constexpr std::uint32_t tree_kinds = 7;  ///< those that are made
 inline constexpr std::string_view tree_names[] = {"min_fill",        "min_degree", "maximum_cardinality", "decompose",
                                                   "fill_and_degree", "sparsest",   "dissection",          "given"};
-/// What the separators of a tree balance.
+/// The weights that the separators of a tree balance.
 inline constexpr std::uint32_t balances = 3;
 inline constexpr std::string_view balance_names[] = {"bytes_and_time", "bytes", "operations"};
 
@@ -192,8 +192,8 @@ class tree_search {
     record();
   }
 
-  /// For `improve`, if no schedule is within the budget: the schedule of least peak over it, with idle tensors dropped
-  /// until it fits. Nothing if there is no such schedule, or if it does not fit after `max_repairs` drops.
+  /// The start for `improve` if no schedule is within the budget: the schedule of least peak over it, with idle tensors
+  /// dropped until it fits. Nothing if there is no such schedule, or if it does not fit after `max_repairs` drops.
   std::vector<schedule> repaired() {
     constexpr std::size_t max_repairs = 400;
     if (best_.plan || !nearest_) return {};
@@ -208,7 +208,7 @@ class tree_search {
   }
 
  private:
-  /// What a schedule came from.
+  /// The origin of a schedule.
   struct origin {
     tree_kind kind = tree_kind::given;
     std::uint64_t seed = 0;
@@ -217,7 +217,7 @@ class tree_search {
     double share = 0, time_before = 0;
     std::size_t held_less = 0;
   };
-  /// What one attempt did.
+  /// The results of one attempt.
   struct trial {
     origin from{};
     std::size_t recursions = 0, schedules = 0;

@@ -53,11 +53,21 @@ foreach(header IN LISTS headers)
       message(SEND_ERROR "${header}: cites ${key}, which docs/references.bib lacks")
     endif()
   endforeach()
-  # A comment behind a member or a statement has a subject: "the plan's time", not "of the plan".
-  # The report's assets are another language.
-  if(NOT header STREQUAL "render/impl/report_assets.hpp" AND text MATCHES
-      "[,;{)] +//(/<)? (of|that|for|from|by|in|with|on|to|at|after|before|between|as|until|into|without|since|within) [^\n]*")
-    message(SEND_ERROR "${header}: the comment \"${CMAKE_MATCH_0}\" begins with a preposition; say what it is about")
+  # A comment has a subject: "the plan's time", not "of the plan" and not "what the plan takes". One that begins with a
+  # preposition goes on behind a comma. The report's assets are another language.
+  if(NOT header STREQUAL "render/impl/report_assets.hpp")
+    if(text MATCHES "[,;{)] +//(/<)? (of|that|for|from|by|in|with|on|to|at|after|before|between|as|until|into|without|since|within|what|which|who|whose|beyond|below|above|under|per) [^\n]*")
+      message(SEND_ERROR "${header}: the comment \"${CMAKE_MATCH_0}\" has no subject; say what it is about")
+    endif()
+    string(REGEX REPLACE "(\n *//[^\n]*)(\n *//[^\n]*)+" "\\1" beginnings "${text}")
+    if(beginnings MATCHES "\n *///? (Of|For|As|By|To be|That|What|Who|Whose|Which|Whether|Between|Beyond|Per|At most|At least) [^\n]*" OR
+        beginnings MATCHES "\n *///? (After|At|Before|Below|From|In|Into|On|Since|Under|Until|With|Within|Without) [^,\n]*[.:]( [^\n]*)?\n")
+      string(STRIP "${CMAKE_MATCH_0}" comment)
+      message(SEND_ERROR "${header}: the comment \"${comment}\" has no subject; say what it is about")
+    endif()
+    if(text MATCHES "[.] What [^\n?]*[.]")
+      message(SEND_ERROR "${header}: \"${CMAKE_MATCH_0}\" hides its subject; name it")
+    endif()
   endif()
   if(header MATCHES "(^|/)(util|utils)/")
     message(SEND_ERROR "${header}: no such folders; a helper gets a name and a home")

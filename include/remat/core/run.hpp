@@ -95,8 +95,8 @@ struct run_control {
   unsigned threads = 1;                      ///< 0: one for each processor
   /// Called now and then with the state of the solve. May be empty.
   std::function<void(const progress&)> on_progress{};
-  /// Who runs the independent pieces of the solve (`core/run.hpp`). Null: `threads` of this process. It must outlive
-  /// the solve, and does not change the answer under a limit of work.
+  /// The processes that run the independent pieces of the solve (`core/run.hpp`). Null: `threads` of this process. It
+  /// must outlive the solve, and does not change the answer under a limit of work.
   remat::crew* crew = nullptr;
   /// True of a part of another solve (`run_clock::part` and `limits` set it). If a solve is cut off, its answer is no
   /// worse than what costs microseconds; a part leaves that to the whole.

@@ -53,7 +53,7 @@ struct stage_figures {
   friend auto operator<=>(const stage_figures&, const stage_figures&) = default;
 };
 
-/// Who makes and reads a tensor of a `stage_chain`.
+/// The stages that make and read a tensor of a `stage_chain`.
 struct tensor_use {
   static constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();  ///< the absence of a stage
 

@@ -496,7 +496,7 @@ class node_merger {
     if (atoms <= cap_ && !has_stages(set)) consider(best, rank::fan_or_sequence, set);
   }
 
-  /// Whether three nodes of several atoms are alike: a chain of stages, which is not taken apart.
+  /// True if three nodes of several atoms are alike: a chain of stages, which is not taken apart.
   [[nodiscard]] bool has_stages(const std::vector<std::uint32_t>& set) const {
     for (std::size_t i = 0; i < set.size(); ++i)
       if (weight(set[i]) > 1 &&

@@ -180,7 +180,7 @@ class phase_model : public row_writer {
   [[nodiscard]] double time(double objective) const noexcept { return objective / time_scale_; }
   [[nodiscard]] std::size_t decisions() const noexcept { return decisions_; }
 
-  /// Whether tensor x is held at the point that the construction has reached.
+  /// The value that tells if tensor x is held at the point that the construction has reached.
   [[nodiscard]] const mip_value& held(std::uint32_t x) const { return held_[x]; }
   [[nodiscard]] const std::vector<mip_value>& all_held() const noexcept { return held_; }
   /// The size of all tensors that are held for certain.

@@ -157,7 +157,7 @@ class copy_refinement {
   }
   [[nodiscard]] bool has_run(std::uint32_t o, std::uint32_t k) const { return !runs_[o].empty() && runs_[o][0] < k; }
 
-  /// Whether the value of `t` before place `k` is read later.
+  /// True if the value of `t` before place `k` is read later.
   [[nodiscard]] bool is_live(std::uint32_t t, std::uint32_t k) const {
     std::uint32_t write = none, read = none;
     for (const std::uint32_t o : graph_.producers[t]) write = std::min(write, next_run(o, k));
@@ -239,7 +239,7 @@ class copy_refinement {
     return true;
   }
 
-  /// Whether the compute at `from` may stand at `to` instead.
+  /// True if the compute at `from` may stand at `to` instead.
   [[nodiscard]] bool is_movable(std::uint32_t from, std::uint32_t to) const {
     const std::uint32_t o = now_.computes[from];
     const std::uint32_t low = std::min(from, to), high = std::max(from, to);

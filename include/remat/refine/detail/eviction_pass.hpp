@@ -354,7 +354,7 @@ class basic_eviction_pass {
 
   static constexpr std::uint32_t max_restarts = 4;
 
-  /// Whether `t` is resident and all its producers have run.
+  /// True if `t` is resident and all its producers have run.
   [[nodiscard]] bool readable(std::uint32_t t) const noexcept {
     return state_[t] == resident && (graph_.always_resident[t] || written_[t] == graph_.producers[t].size());
   }
@@ -456,12 +456,12 @@ class basic_eviction_pass {
     waited_ += std::max(0.0, out_free_ - evicted);
   }
 
-  /// Whether `t`, which is missing, can come back from the host.
+  /// True if `t`, which is missing, can come back from the host.
   [[nodiscard]] bool may_come_back(std::uint32_t t) const noexcept requires(Copies) {
     return state_[t] == missing && was_made_[t] && costs_.out_price[t] + costs_.in_price[t] < infinite;
   }
 
-  /// Whether a missing tensor comes back from the host, rather than by its operations.
+  /// True if a missing tensor comes back from the host, rather than by its operations.
   [[nodiscard]] bool copy_is_cheaper(std::uint32_t t) requires(Copies) {
     if (!may_come_back(t)) return false;
     const double copy = cost_to_copy(t, evicted_at_[t], time());
@@ -560,7 +560,7 @@ class basic_eviction_pass {
     enqueue(t);
   }
 
-  /// Whether `t`, which is resident, may be evicted as far as pins and writes are concerned.
+  /// True if `t`, which is resident, may be evicted as far as pins and writes are concerned.
   [[nodiscard]] bool is_evictable(std::uint32_t t) const noexcept {
     return pins_[t] == 0 && written_[t] == graph_.producers[t].size();
   }

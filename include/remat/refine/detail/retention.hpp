@@ -47,7 +47,7 @@ class retention {
   [[nodiscard]] std::uint32_t operation(std::uint32_t x) const noexcept { return op_[x]; }
   [[nodiscard]] std::int64_t peak() const noexcept { return max_[1]; }
 
-  /// Whether the compute at place x is present and could be removed: every read of its outputs has an earlier write.
+  /// True if the compute at place x is present and could be removed: every read of its outputs has an earlier write.
   [[nodiscard]] bool removable(std::uint32_t x) const noexcept {
     if (gone_[x] || !rerunnable_[op_[x]]) return false;
     for (std::uint32_t e = writes_begin(x); e < begin_[x + 1]; ++e)
@@ -164,7 +164,7 @@ class retention {
     for (std::size_t i = leaves_; i-- > 1;) max_[i] = std::max(max_[2 * i], max_[2 * i + 1]);
   }
 
-  /// Whether nobody reads what the compute at place x writes.
+  /// True if nobody reads what the compute at place x writes.
   [[nodiscard]] bool unread(std::uint32_t x) const noexcept {
     for (std::uint32_t e = writes_begin(x); e < begin_[x + 1]; ++e)
       if (is_read(events_[e].next)) return false;

@@ -132,7 +132,7 @@ class timeline {
   [[nodiscard]] node previous(node x) const noexcept { return prev_[x]; }
   /// The operation that node `x` runs. Precondition: it is neither the head nor the tail.
   [[nodiscard]] std::uint32_t operation(node x) const noexcept { return op_[x]; }
-  /// Whether node `x` stands before node `y`. O(1) time.
+  /// True if node `x` stands before node `y`. O(1) time.
   [[nodiscard]] bool precedes(node x, node y) const noexcept { return label_[x] < label_[y]; }
   [[nodiscard]] bool alive(node x) const noexcept { return next_[x] != none; }
   /// All nodes have smaller numbers.
@@ -141,7 +141,7 @@ class timeline {
   [[nodiscard]] std::int64_t gap(node x) const noexcept { return gap_[x]; }
   /// Bytes in use while node `x` runs. Precondition: it is not the head.
   [[nodiscard]] std::int64_t memory(node x) const noexcept { return gap_[prev_[x]] + node_need_[x]; }
-  /// Whether runs of operation `o` may be inserted and removed.
+  /// True if runs of operation `o` may be inserted and removed.
   [[nodiscard]] bool rerunnable(std::uint32_t o) const noexcept { return rerunnable_[o] != 0; }
   /// The reads and writes of tensor `t`, in the order of the schedule. An edit makes the span invalid.
   [[nodiscard]] std::span<const event> events(std::uint32_t t) const noexcept { return events_[t]; }
@@ -160,13 +160,13 @@ class timeline {
     return i;
   }
 
-  /// Whether `t` is live across the gap before node `x`.
+  /// True if `t` is live across the gap before node `x`.
   [[nodiscard]] bool live_before(std::uint32_t t, node x) const noexcept {
     const std::size_t i = first_event_from(t, x);
     return i > 0 && i < events_[t].size() && !events_[t][i].write;
   }
 
-  /// Whether node `x` can be removed: every read of its outputs has an earlier write.
+  /// True if node `x` can be removed: every read of its outputs has an earlier write.
   [[nodiscard]] bool removable(node x) const noexcept {
     if (!rerunnable_[op_[x]]) return false;
     for (const std::uint32_t t : graph_->outputs[op_[x]])
@@ -174,7 +174,7 @@ class timeline {
     return true;
   }
 
-  /// Whether nobody reads what node `x` writes, and the node can be removed.
+  /// True if nobody reads what node `x` writes, and the node can be removed.
   [[nodiscard]] bool unread(node x) const noexcept {
     if (!rerunnable_[op_[x]]) return false;
     for (const std::uint32_t t : graph_->outputs[op_[x]]) {
@@ -184,7 +184,7 @@ class timeline {
     return true;
   }
 
-  /// Whether `t` can be held within the budget from its last event before `x` until `x`. False also if more than
+  /// True if `t` can be held within the budget from its last event before `x` until `x`. False also if more than
   /// `steps` nodes are in between. Precondition: `t` has an event before `x`.
   [[nodiscard]] bool extends(std::uint32_t t, node x, std::size_t steps) const noexcept {
     const std::size_t i = first_event_from(t, x);
@@ -236,7 +236,7 @@ class timeline {
     take_out(x);
   }
 
-  /// Whether node `x` may stand right before node `before`: its inputs are written by then, and the outputs that only
+  /// True if node `x` may stand right before node `before`: its inputs are written by then, and the outputs that only
   /// it writes are read only after it. False for operations that write tensors of several producers.
   [[nodiscard]] bool movable(node x, node before) const noexcept {
     if (x == before || next_[x] == before) return false;

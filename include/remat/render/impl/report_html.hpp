@@ -148,7 +148,7 @@ what it does with the memory.</p>
     for (std::size_t at = 0; at < command.size();) {
       const std::size_t space = std::min(command.find(' ', at), command.size());
       const std::string_view word = command.substr(at, space - at);
-      const bool is_option = word.substr(0, 2) == "--";  // which no line may break behind its hyphens
+      const bool is_option = word.substr(0, 2) == "--";  // no line may break it behind its hyphens
       out_ << (at == 0 ? "" : " ") << (is_option ? "<span>" : "") << escape(word) << (is_option ? "</span>" : "");
       at = space + 1;
     }

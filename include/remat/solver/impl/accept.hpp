@@ -24,7 +24,7 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::accepting {
 
-/// Why a solve without a plan was stopped, for its message.
+/// The reason why a solve without a plan was stopped, for its message.
 [[nodiscard]] inline std::string_view why_stopped(stop_reason stopped) noexcept {
   switch (stopped) {
     case stop_reason::cancelled:

@@ -26,7 +26,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Whether an operation runs again in a phase: as the program decides, never, or always.
+/// The runs of an operation again in a phase: as the program decides, never, or always.
 enum class rerun : std::uint8_t {
   free,   ///< the program decides
   never,  ///< it does not run again
@@ -336,8 +336,8 @@ class checkmate_model : private phase_model {
     std::uint32_t column, position, moment;
   };
 
-  /// Whether a tensor is needed after an event: no later event reads its present value; some event may; or some event
-  /// does, and no event may write the tensor before.
+  /// The need of a tensor after an event: no later event reads its present value; some event may; or some event does,
+  /// and no event may write the tensor before.
   enum class need : std::uint8_t { never, perhaps, certainly };
   /// An operation in a phase.
   struct event {

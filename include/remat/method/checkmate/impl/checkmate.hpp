@@ -218,7 +218,7 @@ class search {
   }
 
   [[nodiscard]] double max_columns() const { return 2 * options_.max_columns; }
-  /// Why a program is not complete.
+  /// The reason why a program is not complete.
   [[nodiscard]] std::string_view ending_of_building(const checkmate_model& program) const {
     return static_cast<double>(program.model().num_columns()) > max_columns() ? "too large" : "stopped";
   }

@@ -100,7 +100,7 @@ struct enum_names<hiremate_partition> {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"  // GCC 12 takes the enumerators for shadows of the solvers
-/// Who solves the top levels of hierarchies in `hiremate`.
+/// The solver of the top levels of hierarchies in `hiremate`.
 enum class hiremate_top : std::uint8_t {
   automatic,     ///< all of those below, in competition
   rotor,         ///< Rotor's dynamic program on the chains of a hierarchy (`hierarchy_chains`)
@@ -155,15 +155,16 @@ struct hiremate_options {
   static constexpr auto records() {
     using o = hiremate_options;
     return std::tuple{
-        option("partition", &o::partition, "How hierarchies are made.")
+        option("partition", &o::partition, "Hierarchies are made in this way.")
             .fast(hiremate_partition::cuts)
             .paper(hiremate_partition::h_partition),
         option("max_group", &o::max_group, "M_l: a group has at most so many children.").from(2),
         option("max_top", &o::max_top, "M_t: the whole graph has at most so many children.").from(1),
-        option("top_solver", &o::top_solver, "Who solves the top levels.")
+        option("top_solver", &o::top_solver, "This solver solves the top levels.")
             .fast(hiremate_top::rotor)
             .paper(hiremate_top::h_ilp),
-        option("sub_solver", &o::sub_solver, "Who finds the ways of sub-graphs; automatic: the rule says.")
+        option("sub_solver", &o::sub_solver,
+               "This solver finds the ways of sub-graphs; automatic: the rule chooses it.")
             .paper(sub_method::h_ilp),
         option("max_ways", &o::max_ways, "A sub-graph has at most so many ways."),
         option("level_ways", &o::level_ways,
@@ -172,7 +173,7 @@ struct hiremate_options {
                "In a level that is no chain, the search within each pair of budgets of a sub-graph makes at most so "
                "many moves.")
             .fast(1'000),
-        option("chain_moves", &o::chain_moves, "The same number for the stages of chains.").fast(100),
+        option("chain_moves", &o::chain_moves, "The stages of chains get so many moves instead.").fast(100),
         option("slots", &o::slots, "Memory is counted in so many slots.").from(1).to(1 << 24).fast(200),
         option("max_stages", &o::max_stages, "A chain has at most so many stages.").from(1).fast(50),
         option("chain_effort", &o::chain_effort,

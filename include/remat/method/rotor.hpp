@@ -70,21 +70,23 @@ struct rotor_options {
   static constexpr auto records() {
     using o = rotor_options;
     return std::tuple{
-        option("form", &o::form, "On a chain: how memory is counted.").fast(rotor_form::slots).paper(rotor_form::slots),
+        option("form", &o::form, "Memory is counted in this way on a chain.")
+            .fast(rotor_form::slots)
+            .paper(rotor_form::slots),
         option("slots", &o::slots, "Memory is counted in so many slots.").from(1).to(1 << 24).fast(100),
         option("max_stages", &o::max_stages, "A graph is cut into chains of at most so many stages.").from(1).fast(50),
         option("exact_gradient", &o::exact_gradient,
-               "On a chain, in slots: charge the gradient that waits, not that of the own output."),
+               "Charge the gradient that waits, not that of the own output, on a chain in slots."),
         option("max_breakpoints", &o::max_breakpoints,
                "A table in bytes visits at most so many breakpoints, which take about 4 ns each.")
             .fast(5'000'000),
         option("table_bytes", &o::table_bytes,
                "The largest table has at most so many bytes; a table in slots takes fewer slots instead.")
             .from(0),
-        option("candidates", &o::candidates, "On a graph: so many of the best schedules are kept.").fast(8),
+        option("candidates", &o::candidates, "So many of the best schedules are kept on a graph.").fast(8),
         option("retain_rounds", &o::retain_rounds,
-               "On a graph: so many rounds spend the memory that each schedule leaves."),
-        option("begin_with_revolve", &o::begin_with_revolve, "On a chain: the schedule of revolve comes first.")};
+               "So many rounds spend the memory that each schedule leaves on a graph."),
+        option("begin_with_revolve", &o::begin_with_revolve, "The schedule of revolve comes first on a chain.")};
   }
 };
 

@@ -60,7 +60,7 @@ template <class G>
 /// A microsecond of the trace is one of the schedule if `time_unit` is "s", else one of the model's units, or a power
 /// of ten of either if numbers would be too large or too small; "otherData" says which. Times are whole nanoseconds,
 /// rounded such that computes on one stream never overlap. The same arguments give the same bytes. The text goes to
-/// `out` in small pieces; the state of the stream says whether it arrived. O(steps + their reads and writes) time and
+/// `out` bit by bit; the state of the stream says whether it arrived. O(steps + their reads and writes) time and
 /// memory; on streams, with a logarithm for sorting. Throws `bad_argument` if the schedule is not legal or over the
 /// problem's budget, its time is not finite, or the streams are of another schedule or beside copies.
 ///

@@ -213,7 +213,7 @@ class search {
     return whole ? bound_by_branching(s, c.prices[i]) : bound_by_price(s, c.prices[i]);
   }
 
-  /// Returns the bound of a chain, and leaves its pieces in `pieces_`; −infinity if the search is stopped.
+  /// Returns the bound of a chain, and leaves those of its segments in `pieces_`; −infinity if the search is stopped.
   double evaluate(const chain& c, bool whole) {
     pieces_.clear();
     double sum = 0, size = 0;

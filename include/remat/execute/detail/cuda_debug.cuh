@@ -235,7 +235,7 @@ class write_check {
   const launch_plan* plan_;
   std::span<const std::byte> arena_;
   std::vector<std::byte> known_;    // the arena after the last launch
-  std::vector<std::byte> now_;      // a piece of the arena
+  std::vector<std::byte> now_;      // a range of the arena
   std::vector<arena_range> stale_;  // ranges of `known_` that may have been filled since
 };
 

@@ -100,8 +100,8 @@ class sequence_cutter {
     rest_until(n);
   }
 
-  /// The number of stretches when no stretch should have more than about `most` operations, which is at least 1. Pieces
-  /// of rests may have half as many again; a node is in one stretch however large it is. O(runs) time.
+  /// The number of stretches when no stretch should have more than about `most` operations, which is at least 1.
+  /// Stretches of rests may have half as many again; a node is in one stretch however large it is. O(runs) time.
   [[nodiscard]] std::size_t count(std::uint64_t most) const {
     std::size_t stretches = 0;
     for (const section& s : sections_) {

@@ -63,8 +63,8 @@ inline void tell_failures(const std::string& failures, solution& answer) {
   if (!failures.empty()) answer.message += (answer.message.empty() ? "" : "; ") + failures;
 }
 
-/// One solve of `automatic`, in pieces: `open`, then `go_on`, each within the limits of a clock, then `finish`. The
-/// first piece that runs out of memory ends the solve.
+/// One solve of `automatic`, in turns: `open`, then `go_on`, each within the limits of a clock, then `finish`. The
+/// first turn that runs out of memory ends the solve.
 class portfolio_solve {
  public:
   /// `options` must outlive the object; their limits are not used. `cache`: shared by solves of one graph.

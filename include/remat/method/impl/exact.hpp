@@ -275,7 +275,7 @@ class backward_search : private backward_states<backward_search>, public search_
   flat_graph sub_;
   moment_cut cut_;
   std::vector<anchor> anchors_;           // each operation alone, then those of chains
-  std::vector<std::uint32_t> tried_;      // anchors, at each closure
+  std::vector<std::uint32_t> tried_;      // moments, at each closure
   std::size_t terms_ = 0;                 // the number of terms in the chain's bounds
   std::vector<closure_record> closures_;  // the closures, by number
   std::size_t next_look_ = 0;             // states

@@ -29,7 +29,7 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// The steps of `refined`, on a pool. They may be taken in pieces, each within the limits of a clock: `open`, then
+/// The steps of `refined`, on a pool. They may be taken in turns, each within the limits of a clock: `open`, then
 /// `go_on` any number of times; the pool may be told more in between.
 class refinement_steps {
  public:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Figures on the pages: each table of figures names the commit at which it was measured, and no figure stands twice.
+"""Figures on the pages: each table of figures names the program that measures it and the commit, and no figure stands twice.
 
-A table of figures has at least eight numbers with decimals. Its section or the introduction of its page names a commit,
-which the repository knows. A figure stands twice if two tables of solvers, with the columns `graph` and `budget`, have the same row
-and a column of the same solver, without a link to the host. Notes of experiments are about earlier versions: tried.md is
-a page of its own."""
+A table of figures has at least eight numbers with decimals. Its section or the introduction of its page names a commit, which
+the repository knows; its chapter names a program or script of bench/, examples/ or tests/. A figure stands twice if two
+tables of solvers, with the columns `graph` and `budget`, have the same row and a column of the same solver, without a link
+to the host. Notes of experiments are about earlier versions: tried.md is a page of its own."""
 
 import pathlib
 import re
@@ -18,6 +18,8 @@ pages = sorted([root / "README.md", root / "bench" / "README.md", *(root / "docs
 others = {"CHANGELOG.md", "options.md", "formats.md", "glossary.md", "tutorial.md"}
 solvers = {"chen_sqrt", "chen_greedy", "revolve", "evict", "refined", "exact", "rotor", "rockmate", "twremat", "checkmate",
            "hiremate", "auto"}
+program = re.compile(r"build/release/|\b(bench|tests)/[\w/]+\.(py|sh|cpp|hpp)|\w_(figures|bench|table|makespan)\b|remat-plan|ctest|"
+                     r"compare\.(sh|py)|check_networks\.py|torch_compile\.py|profile-and-plan|measure-link|train-|examples/")
 mistakes = []
 commits = {}  # each with the page that names it first
 seen = {}  # (graph, budget, solver): the page and the section
@@ -28,13 +30,13 @@ def cells(row):
 
 
 def tables(lines):
-    """The first line and the rows of each table."""
+    """The rows of each table, its head and the line below it included."""
     rows = []
-    for number, line in enumerate([*lines, ""]):
+    for line in [*lines, ""]:
         if line.startswith("|"):
             rows.append(line)
         elif rows:
-            yield number - len(rows), rows
+            yield rows
             rows = []
 
 
@@ -46,13 +48,16 @@ for page in pages:
     sections = [s for s in re.split(r"^(?=#+ )", text, flags=re.M) if s.strip()]
     for section in sections:
         heading = section.split("\n", 1)[0]
+        chapter = next(c for c in re.split(r"^(?=## )", text, flags=re.M) if section in c)
         named = re.findall(r"`([0-9a-f]{8})`", sections[0] + section)
         for commit in named:
             commits.setdefault(commit, name)
-        for _, rows in tables(section.splitlines()):
+        for rows in tables(section.splitlines()):
             figures = sum(len(re.findall(r"\b\d+\.\d+", row)) for row in rows)
             if figures >= 8 and not named:
                 mistakes.append(f"{name}, {heading}: a table of {figures} figures, and no commit at which it was measured")
+            if figures >= 8 and not program.search(sections[0] + chapter):
+                mistakes.append(f"{name}, {heading}: a table of {figures} figures, and no program that measures it")
             head = cells(rows[0])
             if page.name == "tried.md" or head[:2] != ["graph", "budget"] or "GB/s" in head:
                 continue

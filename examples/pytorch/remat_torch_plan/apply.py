@@ -250,7 +250,9 @@ class Applier:
         results = [forward.value(n) if isinstance(n, Node) else n for n in forward_outputs]
         backward, saved, numbers = self.emit_backward(forward)
         if self.gates:
-            grads = [None for _ in gradient_nodes]
+            # The gates have the gradients. AOTAutograd detaches an input that is no leaf if it sees None in its place.
+            tangent = backward.value(next(n for n in joint.graph.nodes if is_tangent(n)))
+            grads = [tangent if isinstance(n, Node) else None for n in gradient_nodes]
         else:
             grads = [backward.value(n) if isinstance(n, Node) else n for n in gradient_nodes]
         backward.graph.output(tuple(grads)).meta["desc"] = list(gradient_descs)

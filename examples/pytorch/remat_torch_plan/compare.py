@@ -6,18 +6,21 @@ import torch
 
 from . import rng
 from .errors import PlanError
+from .private import pytree
 
 
 def compare_with_eager(module, planned, inputs, kwargs, number):
     """Runs `module` and `planned` with the same state. Raises `PlanError` for the first difference; leaves all as it was."""
-    parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    wanted = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    leaves = enumerate(pytree.tree_leaves((inputs, kwargs)))
+    wanted |= {f"input {i}": t for i, t in leaves if isinstance(t, torch.Tensor) and t.requires_grad}
 
     def results(run):
         with _everything_restored(module):
             loss = run(*inputs, **kwargs)
-            gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+            gradients = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
             found = {"the loss": loss.detach()}
-            found |= {f"the gradient of {n}": g for n, g in zip(parameters, gradients)}
+            found |= {f"the gradient of {n}": g for n, g in zip(wanted, gradients)}
             found |= {f"the buffer {n}": b.clone() for n, b in module.named_buffers()}
             found["the state of torch's random generator"] = torch.get_rng_state()
             if torch.cuda.is_initialized():

@@ -185,6 +185,14 @@ class _State:
         self.budget_bytes = 0  # the largest so far
 
 
+def _refuse_second_derivatives(_):
+    """Before the backward pass of a step. Its gradients depend on nothing that autograd sees."""
+    if torch.is_grad_enabled():
+        raise PlanError(
+            "create_graph=True: a planned step has no second derivatives; compute the loss without the plan where they are needed"
+        )
+
+
 class PlannedStep(nn.Module):
     """A step that runs as planned. Call it with the inputs; the result is the loss, whose `backward()` follows the plan.
 
@@ -242,6 +250,7 @@ class PlannedStep(nn.Module):
         if parallel is not None:
             inputs, kwargs = before_forward(parallel, inputs, kwargs)
         loss = self._traced_by(lambda traced: traced(*inputs, **kwargs))
+        loss.grad_fn.register_prehook(_refuse_second_derivatives)
         return loss if parallel is None else after_forward(parallel, loss)
 
     def _traced_by(self, call):

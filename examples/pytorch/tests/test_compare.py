@@ -6,9 +6,10 @@ import random
 import pytest
 import torch
 from nets import Chain, Images, classes, classify
+from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import PlanError, apply
+from remat_torch_plan import PlanError, apply, gradients
 
 WORK = 200_000
 
@@ -25,6 +26,21 @@ def test_a_right_step_passes_and_trains_alike():
     for p, q in zip([*model.parameters(), *model.buffers()], [*eager.parameters(), *eager.buffers()], strict=True):
         assert torch.equal(p, q)
         assert p.grad is None or torch.equal(p.grad, q.grad)
+
+
+def test_gradients_of_inputs_are_compared(monkeypatch):
+    given = gradients.Call.gradient
+    model, inputs, outside = Chain(), (torch.randn(64, 16), classes(64)), nn.Linear(16, 16)
+    step = remat_torch_plan.plan(model, classify, (outside(inputs[0]), inputs[1]), 1.0, work=WORK, measure=False, compare_every=1)
+    step(outside(inputs[0]), inputs[1]).backward()
+
+    def wrong(call, place):
+        gradient = given(call, place)
+        return gradient * 2 if gradient.shape == inputs[0].shape else gradient
+
+    monkeypatch.setattr(gradients.Call, "gradient", wrong)
+    with pytest.raises(PlanError, match="the gradient of input 0, by at most"):
+        step(outside(inputs[0]), inputs[1])
 
 
 def test_attributes_and_generators_are_restored():

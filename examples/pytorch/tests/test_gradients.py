@@ -140,6 +140,21 @@ def test_a_backward_pass_that_runs_twice():
     assert_same_model(model, eager)
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("wanted", ["loss", "parameters", "input"])
+def test_second_derivatives_are_refused(wanted):
+    model, _, (x, y) = linears()
+    step = plan(model, squares, (x, y))
+    x = x.clone().requires_grad_()
+    loss = step(x, y)
+    with pytest.raises(PlanError, match="create_graph=True"):
+        if wanted == "loss":
+            loss.backward(create_graph=True)
+        else:
+            torch.autograd.grad(loss * 3, {"parameters": [*model.parameters()], "input": x}[wanted], create_graph=True)
+    step(x, y).backward()  # the step still works
+
+
 def test_a_loss_that_other_functions_read():
     model, eager, inputs = linears()
     step = plan(model, squares, inputs)

@@ -16,7 +16,7 @@ from torch.fx import Node
 from torch.utils.flop_counter import flop_registry
 
 from .errors import CaptureError
-from .private import OpOverload, is_view_operation, pytree, storage_key
+from .private import OpOverload, is_view_operation, pytree, storage_key, with_effects
 from .rng import CPU_STATE_BYTES
 from .views import drop_needless_views
 
@@ -168,6 +168,50 @@ class TrainingGraph:
         }
 
 
+def drop_effect_tokens(joint, num_forward_outputs):
+    """Puts operations with side effects, as the check of a Cholesky factorization, into the place of their calls with tokens.
+
+    AOTAutograd chains such calls by tokens, which are further inputs and outputs of the graph: without them each input and gradient has
+    the place that the caller knows. Here a mark in the meta data keeps the order. Returns the number of forward outputs.
+    """
+    graph = joint.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    descs = output.meta.get("desc") or [None] * len(output.args[0])
+    kept = [i for i, d in enumerate(descs) if not _is_of_token(d)]
+    output.args = (tuple(output.args[0][i] for i in kept),)
+    output.meta["desc"] = [descs[i] for i in kept]
+    for node in list(graph.find_nodes(op="call_function", target=with_effects)):
+        _, target, *arguments = node.args
+        if not isinstance(target, OpOverload):
+            raise CaptureError(f"{target}{_where(node)} has a side effect, which cannot be planned")
+        with graph.inserting_before(node):
+            plain = graph.call_function(target, tuple(arguments), dict(node.kwargs))
+        values = node.meta["val"][1:]
+        several = len(target._schema.returns) > 1
+        plain.meta = {**node.meta, "val": tuple(values) if several else values[0], "effect": True}
+        for part in list(node.users):
+            place = part.args[1]
+            if place > 0 and several:
+                part.args = (plain, place - 1)
+            elif place > 0:
+                part.replace_all_uses_with(plain)
+    for node in reversed(graph.nodes):
+        is_part = node.target is operator.getitem and getattr(node.args[0], "target", None) is with_effects
+        if node.target is with_effects or is_part or is_token(node):
+            graph.erase_node(node)
+    joint.recompile()
+    return sum(i < num_forward_outputs for i in kept)
+
+
+def is_token(node):
+    """True for an input that only orders operations with side effects."""
+    return node.op == "placeholder" and (_is_of_token(node.meta.get("desc")) or node.name.startswith("tangents_token"))
+
+
+def _is_of_token(description):
+    return "Token" in type(description).__name__
+
+
 def keep_inputs_that_change(joint, num_forward_outputs):
     """Inserts a copy of every input that the step changes (as the running means of batch norm), for its readers.
 
@@ -272,6 +316,39 @@ def give_gradients_their_layout(joint, num_forward_outputs):
     joint.recompile()
 
 
+def give_gradients_storages_of_their_own(joint, num_forward_outputs):
+    """Inserts copies of gradients that show one storage, as those of two parameters that are added.
+
+    Each is handed over by itself, and freed or written over by who gets it. One that shows the whole storage keeps it.
+    """
+    graph = joint.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    results = list(output.args[0])
+    sharing = {}  # storage -> places
+    for i in range(num_forward_outputs, len(results)):
+        value = results[i].meta["val"] if isinstance(results[i], Node) else None
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            sharing.setdefault(storage_key(value), []).append(i)
+    inputs_end = list(graph.find_nodes(op="placeholder"))[-1]
+    for places in sharing.values():
+        if len(places) == 1:
+            continue
+        whole = next((i for i in places if _shows_all(results[i].meta["val"])), None)
+        for i in places:
+            gradient = results[i]
+            if i == whole:
+                continue
+            with graph.inserting_after(gradient if gradient.op == "call_function" else inputs_end):
+                results[i] = graph.call_function(torch.ops.aten.clone.default, (gradient,))
+            results[i].meta = {"val": torch.ops.aten.clone.default(gradient.meta["val"]), "custom": gradient.meta.get("custom")}
+    output.args = (tuple(results),)
+    joint.recompile()
+
+
+def _shows_all(tensor):
+    return _bytes(tensor) == tensor.untyped_storage().nbytes()
+
+
 def layout_of(tensor):
     """What a gradient and its parameter must share for autograd to take the gradient as it is."""
     return tensor.dtype, tuple(stride for size, stride in zip(tensor.shape, tensor.stride()) if size != 1)
@@ -308,7 +385,7 @@ def is_random(node):
 
 def is_tangent(node):
     """True for the input from which the backward pass starts, by AOTAutograd's naming."""
-    return node.op == "placeholder" and node.name.startswith("tangents_")
+    return node.op == "placeholder" and node.name.startswith("tangents_") and not is_token(node)
 
 
 def is_number(node):
@@ -326,6 +403,7 @@ class _Builder:
         self.g = TrainingGraph(name, joint, loss=loss, snapshots=copies, num_forward_outputs=num_forward_outputs)
         self.g.writes = [n for n in joint.graph.nodes if n.op == "call_function" and _writes_input(n)]
         self.granularity = GPU_GRANULARITY if device.type == "cuda" else 1
+        self.effect = None  # the storage that the last operation with a side effect makes
         self.by_key = {}  # of an untyped storage: (key, the tensor, to keep the key in use)
         output = next(iter(joint.graph.find_nodes(op="output")))
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
@@ -457,7 +535,7 @@ class _Builder:
         if is_number(node) and all(is_number(a) for a in node.all_input_nodes):
             g.folded.add(node)  # made again wherever it is read
             return
-        if not results and not node.is_impure():
+        if not results and "effect" not in node.meta and not node.is_impure():
             raise CaptureError(f"{node.target}{where} returns no tensor, but a number; that depends on data")
         kind = "gradient" if backward else "activation"
         outputs, new = [], False
@@ -469,12 +547,17 @@ class _Builder:
                 outputs.append(index)
         if isinstance(node.meta.get("val"), torch.Tensor):
             g.storage_of[node] = self.storage(node.meta["val"], node.name, kind)[0]
-        if results and not new:
+        if results and not new and "effect" not in node.meta:
             g.folded.add(node)
             if node not in g.storage_of:
                 g.views[node] = sorted({self.storage(t, "", kind)[0] for t in results})
             return
-        inputs = sorted({g.storage_of[a] for a in node.all_input_nodes if a in g.storage_of})
+        inputs = {g.storage_of[a] for a in node.all_input_nodes if a in g.storage_of}
+        if "effect" in node.meta:  # a storage without bytes orders such operations
+            inputs |= {self.effect} - {None}
+            self.effect = len(g.storages)
+            g.storages.append(Storage(self.effect, f"effect of {node.name}", 0, kind, "float32", [0]))
+            outputs.append(self.effect)
         index = len(g.operations)
         g.operation_of[node] = index
         mark = _mark(node)
@@ -484,12 +567,12 @@ class _Builder:
                 node,
                 _title(node),
                 "backward" if backward else "forward",
-                inputs,
+                sorted(inputs),
                 outputs,
                 _flops(node, results),
                 _bytes_accessed(node, results),
                 random=is_random(node),
-                once=node in g.snapshots or node is g.loss or not results or node.target in _ONCE,
+                once=node in g.snapshots or node is g.loss or not results or "effect" in node.meta or node.target in _ONCE,
                 module=mark.get("module", ""),
                 line=mark.get("line", ""),
             )
@@ -656,10 +739,12 @@ def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu
     """
     if num_forward_outputs is None:
         num_forward_outputs = count_forward_outputs(joint)
+    num_forward_outputs = drop_effect_tokens(joint, num_forward_outputs)
     drop_needless_views(joint, num_forward_outputs)
     copies = keep_inputs_that_change(joint, num_forward_outputs)
     loss = give_the_loss_away(joint, num_forward_outputs)
     give_gradients_their_layout(joint, num_forward_outputs)
+    give_gradients_storages_of_their_own(joint, num_forward_outputs)
     return _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss).run()
 
 

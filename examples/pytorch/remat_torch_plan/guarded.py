@@ -40,7 +40,7 @@ from .private import (
     push_mode,
     pytree,
 )
-from .runner import run_as_written, run_backward_as_written
+from .runner import AS_WRITTEN, run_as_written, run_backward_as_written
 
 _NAMES = itertools.count()
 _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
@@ -171,7 +171,7 @@ class GuardedStep:
             else:
                 pool = self._graph_pool
                 captured = None if pool is None else CapturedStep(pool, lambda: partition.gates, lambda: partition.device)
-                with functorch_config.patch(donated_buffer=False):  # only Inductor has a use for them
+                with functorch_config.patch(**AS_WRITTEN):
                     direct = _as_written(partition, captured)(module, inputs)
                 gates = partition.gates
 

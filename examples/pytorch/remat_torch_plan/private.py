@@ -91,6 +91,7 @@ rng_prims = _take("torch._prims.rng_prims", "random operations that run again un
 inductor_prims = _take("torch._inductor.inductor_prims", "registers Inductor's random operations")
 BoxedCodeGen = _take("torch.fx.graph._BoxedCodeGen", "functions that free their arguments")
 OpOverload = _take("torch._ops.OpOverload", "an operation of ATen's")
+with_effects = _take("torch._higher_order_ops.effects.with_effects", "an operation with a side effect, in a trace")
 _may_copy = _take("torch._C.DispatchKey.CompositeImplicitAutograd", "tells operations that are always views from those that may copy")
 
 # Running.

@@ -4,6 +4,10 @@ from . import gradients
 from .private import BoxedCodeGen, TracingContext, compile_joint, functorch_config, pytree
 
 
+# Without donated buffers `backward(retain_graph=True)` works; only Inductor has a use for them. Planned graphs have no effect tokens.
+AS_WRITTEN = {"donated_buffer": False, "unlift_effect_tokens": True}
+
+
 def run_as_written(module, _):
     """A compiler for AOTAutograd that changes nothing. Each value, arguments too, is freed after its last use."""
     module.graph.set_codegen(BoxedCodeGen())
@@ -71,8 +75,7 @@ def compile_with_gates(capture, partition, host):
 
 
 def _compile(capture, partition, backward_compiler):
-    # Without donated buffers `backward(retain_graph=True)` works; only Inductor has a use for them.
-    with functorch_config.patch(donated_buffer=False):
+    with functorch_config.patch(**AS_WRITTEN):
         return compile_joint(
             capture.joint, partition_fn=partition, fw_compiler=run_as_written, bw_compiler=backward_compiler
         )

@@ -372,6 +372,36 @@ def test_an_input_that_needs_a_gradient():
     assert_same_model(model, eager)
 
 
+@pytest.mark.parametrize("sample", ["plain", "leaf", "none"])
+def test_an_input_that_comes_from_a_layer_outside(sample):
+    model, loss, (x, y) = CASES["chain"]()
+    outside = nn.Linear(16, 16)
+    eager, eager_outside = copy.deepcopy((model, outside))
+    step = plan(model, loss, {"plain": (x, y), "leaf": (x.clone().requires_grad_(), y), "none": None}[sample], 0.8)
+    run(lambda *i: step(outside(i[0]), i[1]), x, y)
+    run(lambda *i: loss(eager, eager_outside(i[0]), i[1]), x, y)
+    assert_same_model(model, eager)
+    assert_same_model(outside, eager_outside)
+
+
+def test_a_planned_discriminator_and_a_generator():
+    def of_generator(model, image):
+        return F.softplus(-model(image)).mean()
+
+    def of_both(model, real, fake):
+        return of_generator(model, real) + F.softplus(model(fake)).mean()
+
+    nets = nn.ModuleList((nn.Linear(8, 16), nn.Sequential(Block(16), nn.Linear(16, 1))))
+    eager = copy.deepcopy(nets)
+    noise, real = torch.randn(64, 8), torch.randn(64, 16)
+    steps = [plan(nets[1], f, None, 0.9) for f in (of_both, of_generator)]
+    for m, both, one in ((nets, *steps), (eager, lambda *i: of_both(eager[1], *i), lambda *i: of_generator(eager[1], *i))):
+        fake = m[0](noise)
+        both(real, fake.detach()).backward()
+        one(fake).backward()
+    assert_same_model(nets, eager)
+
+
 def test_parameters_without_gradient():
     model, loss, inputs = CASES["images"]()
     model.conv1.requires_grad_(False)
@@ -392,6 +422,105 @@ def test_a_parameter_that_is_not_used():
     assert model.unused.weight.grad is None
     assert eager.unused.weight.grad is None
     assert_same_model(model, eager)
+
+
+class Solving(nn.Module):
+    """A parameter before and after operations that check what they are given, which have effect tokens in a trace."""
+
+    def __init__(self, solve, size=6):
+        super().__init__()
+        self.noise, self.rows, self.right = (nn.Parameter(torch.randn(s)) for s in ((1,), (size, size), (size, size)))
+        self.solve = solve
+
+    def forward(self, x):
+        matrix = self.rows @ self.rows.T + (self.noise.exp() + 2) * torch.eye(len(self.rows))
+        return (self.solve(matrix, self.right) @ x).square().mean() + self.noise.sum()
+
+
+class InvertedBackward(torch.autograd.Function):
+    """A check in the backward pass alone."""
+
+    @staticmethod
+    def forward(ctx, matrix):
+        ctx.save_for_backward(matrix)
+        return matrix * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient @ torch.linalg.inv(ctx.saved_tensors[0])
+
+
+SOLVERS = {
+    "cholesky": lambda a, b: torch.linalg.cholesky(a) @ b,
+    "inverse": lambda a, b: torch.linalg.inv(a) @ b,
+    "solve": torch.linalg.solve,
+    "two": lambda a, b: torch.linalg.solve(torch.linalg.cholesky(a), b),
+    "distribution": lambda a, b: torch.distributions.MultivariateNormal(b[0], covariance_matrix=a).log_prob(b),
+    "sample": lambda a, b: torch.distributions.MultivariateNormal(b[0], scale_tril=torch.linalg.cholesky(a)).rsample((4,)),
+    "backward": lambda a, b: InvertedBackward.apply(a) @ b,
+}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_operations_with_side_effects(name):
+    model, x = Solving(SOLVERS[name]), torch.randn(6, 3)
+    eager = copy.deepcopy(model)
+    step = plan(model, None, (x,), 1.0, measure=True)
+    assert_same_step(step, model, eager, lambda m, x: m(x), (x,))
+
+
+def test_a_side_effect_happens_in_a_planned_step():
+    model = Solving(lambda a, b: torch.linalg.cholesky(a - 100 * torch.eye(6)) @ b)
+    step = plan(model, None, (torch.randn(6, 3),), 1.0)
+    with pytest.raises(torch.linalg.LinAlgError, match="positive-definite"):
+        step(torch.randn(6, 3))
+
+
+class Added(nn.Module):
+    """Two parameters with one gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.columns = nn.Parameter(torch.zeros(16)), nn.Parameter(torch.zeros(16))
+
+    def forward(self, x):
+        return x * (self.rows + self.columns)
+
+
+class Joined(nn.Module):
+    """Two parameters whose gradients are parts of one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.query, self.value = (nn.Parameter(torch.randn(s)) for s in ((48, 16), (16,), (16,)))
+
+    def forward(self, x):
+        return F.linear(x, self.weight, torch.cat((self.query, torch.zeros(16), self.value)))[:, ::3]
+
+
+class Prefixed(nn.Module):
+    """One gradient is a part of another, as those of a class token and of positions in a batch of one."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.places = nn.Parameter(torch.randn(1, 1, 16)), nn.Parameter(torch.randn(1, 5, 16))
+
+    def forward(self, x):
+        return (torch.cat((self.token, x.view(1, 4, 16)), 1) + self.places)[0, 1:] * self.token[0]
+
+
+@pytest.mark.parametrize("kind", [Added, Joined, Prefixed])
+def test_gradients_that_share_a_storage(kind):
+    model, x = kind(), torch.randn(4, 16)
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, (x, x), 1.0)
+    for _ in range(2):
+        assert_same_step(step, model, eager, squares, (x, x))
+    storages = [p.grad.untyped_storage().data_ptr() for p in model.parameters()]
+    assert len(set(storages)) == len(storages)
+    model.zero_grad()
+    _, peak = measure_peak(lambda: run(step, x, x), keep=[*model.parameters(), x])
+    assert peak <= step.last.peak_bytes
 
 
 def test_bfloat16():

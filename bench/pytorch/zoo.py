@@ -136,7 +136,7 @@ def medians(ways, inputs, kwargs, rounds):
 def make_plan(model, loss, inputs, kwargs, budget, seconds):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return remat_torch_plan.plan(model, loss, inputs, budget, kwargs=kwargs, seconds=seconds)
+        return remat_torch_plan.plan(model, loss, inputs, budget, kwargs=kwargs, seconds=seconds, frozen="allow")
 
 
 def check(name, budgets, seconds, rounds):

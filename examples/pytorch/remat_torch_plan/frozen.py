@@ -2,18 +2,17 @@
 """A step that Dynamo cannot trace: AOTAutograd's trace of what Python does once, frozen.
 
 What the modules hold (numbers, texts, parts, parameters, hooks) and the arguments are compared before each call; other Python
-state that the step reads (globals, closures, attributes of attributes) is frozen as it was, and the warning says so. Refused:
+state that the step reads (globals, closures, attributes of attributes) is frozen as it was, which the caller must allow. Refused:
 steps whose trace changes a module's attributes or draws from Python's or NumPy's generators, and modules with hooks.
 """
 import time
-import warnings
 
 import torch
 
 from . import rng
 from .apply import apply_with_gates
 from .capture import capture
-from .errors import CaptureError, PlanWarning
+from .errors import CaptureError
 from .graph import build
 from .private import pytree
 from .runner import compile_with_gates
@@ -77,13 +76,6 @@ class FrozenStep:
         finally:
             rng.restore_python_states(generators)
             taken.close()
-        if not self.plans:
-            warnings.warn(
-                "Dynamo cannot trace this step, so Python state that is no attribute of a module (globals, closures, "
-                f"attributes of other objects) is frozen as it is now. Dynamo says: {self._reason}",
-                PlanWarning,
-                stacklevel=2,
-            )
         self.plans.append(plan)
         return plan, run
 

@@ -10,12 +10,14 @@ import itertools
 import logging
 import os
 import re
+import sys
 import time
 import types
 import uuid
 import weakref
 
 import torch
+from torch import nn
 
 from . import rng
 from .apply import apply_schedule, apply_with_gates
@@ -29,6 +31,7 @@ from .private import (
     CustomPartitionerFn,
     DynamoError,
     TooManyTraces,
+    TracingContext,
     aot_autograd,
     compile_fx,
     disable_current_modes,
@@ -97,7 +100,7 @@ class GuardedStep:
         self._compiled = compiled
         self._graph_pool = graph_pool
         self._only_plan = False
-        self._functions = {}  # layouts of parameters, where Dynamo does not guard them -> the step as Dynamo runs it
+        self._functions = []  # (_Unguarded, the step as Dynamo runs it)
 
     def __call__(self, *inputs, **kwargs):
         for leaf in pytree.tree_leaves((inputs, kwargs)):
@@ -134,15 +137,26 @@ class GuardedStep:
             return self._function()(self._module, *inputs, **kwargs)
 
     def _function(self):
-        layouts = None if guards_layouts else tuple(map(_layout, self._module.parameters()))
-        if layouts not in self._functions:
-            # Dynamo keeps what it traced with the code object, and what it learned of changing numbers under its name.
-            code = _call.__code__.replace(co_name=f"planned_step_{next(_NAMES)}")
-            own = types.FunctionType(code, _call.__globals__, code.co_name)
-            # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
-            me = weakref.ref(self)
-            self._functions[layouts] = torch.compile(own, backend=lambda *graph: me()._backend(*graph), fullgraph=True)
-        return self._functions[layouts]
+        """The step as Dynamo traced it with the state that is there now, as far as guards do not see it."""
+        now = _Unguarded(self._module)
+        for state, function in self._functions:
+            if state.holds(now):
+                self._unguarded = state
+                return function
+        if len(self._functions) == _SETTINGS["recompile_limit"]:
+            raise PlanError(
+                f"functions, the names of environment variables or layouts have changed {len(self._functions)} times since the step was planned; "
+                "expected that they stay, or come back"
+            )
+        # Dynamo keeps what it traced with the code object, and what it learned of changing numbers under its name.
+        code = _call.__code__.replace(co_name=f"planned_step_{next(_NAMES)}")
+        own = types.FunctionType(code, _call.__globals__, code.co_name)
+        # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
+        me = weakref.ref(self)
+        function = torch.compile(own, backend=lambda *graph: me()._backend(*graph), fullgraph=True)
+        self._unguarded = now
+        self._functions.append((now, function))
+        return function
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet. Runs nothing. Returns the `Plan`."""
@@ -160,6 +174,7 @@ class GuardedStep:
     def _backend(self, module, inputs):
         if any(_has_symbolic_size(n) for n in module.graph.nodes):
             raise _Symbolic
+        self._unguarded.note(self._module, module)
         found = []
         names = [_name_of(n) for n in module.graph.find_nodes(op="placeholder")]
         me = weakref.ref(self)  # what Dynamo keeps must not hold this object
@@ -200,6 +215,57 @@ class GuardedStep:
 
     def _plan(self, graph, device):
         return self._make_plan(graph, device, time.perf_counter() - self._begin)
+
+
+def refuse_global_hooks():
+    """Raises `PlanError` for hooks of all modules, which a planned step would not run. Those of torch itself only look on."""
+    for kind in ("forward_pre", "forward", "backward_pre", "backward"):
+        for hook in getattr(nn.modules.module, f"_global_{kind}_hooks").values():
+            if not (getattr(hook, "__module__", None) or "").startswith("torch."):
+                raise PlanError(
+                    f"a global {kind.replace('_', '-')} hook of modules is registered ({getattr(hook, '__qualname__', hook)}), which a planned "
+                    "step does not run; remove it, or register it for parts of the model"
+                )
+
+
+class _Unguarded:
+    """What a trace depends on and Dynamo does not guard: methods, names of environment variables, in PyTorch 2.11 layouts of parameters."""
+
+    def __init__(self, module):
+        self._names = frozenset(os.environ)  # Dynamo guards the value of a variable that was there, not that it is missing
+        self._layouts = None if guards_layouts else tuple(map(_layout, module.parameters()))
+        self._methods = {}  # (class, name) -> method
+
+    def holds(self, now):
+        return (
+            self._names == now._names
+            and self._layouts == now._layouts
+            and all(getattr(owner, name, None) is method for (owner, name), method in self._methods.items())
+        )
+
+    def note(self, module, graph):
+        """Notes the methods in a trace of `module`. Call it while Dynamo traces."""
+        codes = TracingContext.get_traced_code() or []
+        names = {code.co_name for code in codes}
+        owners = {c for part in module.modules() for c in type(part).__mro__}
+        watched = [(owner, name) for owner in owners for name in names & set(dir(owner))]
+        files = {path: m for m in list(sys.modules.values()) for path in [getattr(m, "__dict__", {}).get("__file__")] if path}
+        for code in codes:
+            owner = files.get(code.co_filename)
+            *path, name = getattr(code, "co_qualname", code.co_name).split(".")
+            for part in path:
+                owner = getattr(owner, "__dict__", {}).get(part)
+            if isinstance(owner, type):
+                watched.append((owner, name))
+        for node in graph.graph.nodes:
+            if node.op == "call_method":
+                watched.append((torch.Tensor, node.target))
+            elif getattr(node.target, "__module__", None) == "_operator":
+                watched.append((torch.Tensor, f"__{node.target.__name__.strip('_')}__"))
+        for owner, name in watched:
+            method = getattr(owner, name, None)
+            if method is getattr(owner, name, None):  # not made anew at each look
+                self._methods[owner, name] = method
 
 
 def _layout(parameter):

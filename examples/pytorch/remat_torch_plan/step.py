@@ -23,7 +23,7 @@ from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .frozen import FrozenStep
 from .graphs import Pool, check_device
-from .guarded import GuardedStep, Untraced
+from .guarded import GuardedStep, Untraced, refuse_global_hooks
 from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import measure as measure_operations
 from .measure import signatures
@@ -46,6 +46,7 @@ def plan(
     measure=True,
     cost=None,
     compile=False,
+    frozen="refuse",
     compare_every=None,
     link=None,
     host_budget=None,
@@ -71,6 +72,8 @@ def plan(
     solver, seconds, work, seed, threads: of remat-plan. With `work` in place of `seconds` the same plan comes every time.
     measure: take the operations' times on this device (else by the cost model `cost`, by default remat-plan's own).
     compile: run under torch.compile (Inductor fuses operations, so its peak is below or near what is promised, not equal).
+    frozen: what becomes of a step that Dynamo cannot trace, as Python runs it once. "allow" traces it so, and Python state that
+        is no attribute of a module (globals, closures, attributes of other objects) stays as it was then, whatever changes later.
     compare_every: for debugging: compare every so many steps, the first included, with eager PyTorch, bit for bit, in the time of
         three steps and eager's memory. A difference is a `PlanError`.
     link: allows copies to the host and back, beside recomputation: the speeds of copies in bytes per second, and the seconds
@@ -98,10 +101,12 @@ def plan(
         raise PlanError("compile=True: Inductor's code copies nothing to the host; expected a link or compile=True, not both")
     if cuda_graph and compile:
         raise PlanError("cuda_graph=True: Inductor's code is not captured; expected cuda_graph=True or compile=True, not both")
+    if frozen not in ("refuse", "allow"):
+        raise PlanError(f"frozen={frozen!r}: expected 'refuse' or 'allow'")
     if link == "measure":
         require_gpu(torch.device("cuda"))
     measure = measure and not compile
-    options = _Options(budget, solver, seconds, work, seed, threads, measure, cost, compile, compare_every, link, host_budget, same_plan, cuda_graph)
+    options = _Options(budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph)
     step = PlannedStep(model, loss, options)
     if inputs is not None:
         step.prepare(*inputs, **(kwargs or {}))
@@ -127,6 +132,7 @@ class _Options:
     measure: bool
     cost: str | None
     compile: bool
+    frozen: str
     compare_every: int | None
     link: object  # Link, "measure", or None
     host_budget: int | None
@@ -255,6 +261,7 @@ class PlannedStep(nn.Module):
 
     def _traced_by(self, call):
         state = self._state
+        refuse_global_hooks()
         try:
             return call(state.traced)
         except Untraced as error:
@@ -266,6 +273,11 @@ class PlannedStep(nn.Module):
             raise CaptureError(f"the step cannot be traced for these arguments, or as the model is now: {reason}")
         if self._options.cuda_graph:
             raise CaptureError(f"cuda_graph=True: Dynamo cannot trace the step: {reason}")
+        if self._options.frozen == "refuse":
+            raise CaptureError(
+                f"Dynamo, whose guards see what changes later, cannot trace the step: {reason}\nfrozen='allow' traces it as Python runs it "
+                "once: then globals, closures and attributes of other objects than modules stay as they are now"
+            )
         frozen = FrozenStep(state.module, self._plan, state.host, reason)
         try:
             result = call(frozen)

@@ -2,6 +2,7 @@
 """What a trace bakes in is guarded: a change between two steps is seen, or refused, as in eager PyTorch."""
 import copy
 import logging
+import os
 import random
 import types
 
@@ -10,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from same import assert_same_step, run
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import remat_torch_plan
 from remat_torch_plan import CaptureError, PlanError, PlanWarning, guarded
@@ -180,6 +182,87 @@ def test_hooks_of_backward_passes_are_refused():
         remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK)
 
 
+@pytest.mark.parametrize("kind", ["forward", "forward_pre", "full_backward"])
+def test_hooks_of_all_modules_are_refused(kind):
+    model, inputs = Net(), (torch.randn(200, 32), torch.randn(200, 4))
+    step = remat_torch_plan.plan(model, squares, inputs, 0.9, work=WORK)
+    hook = getattr(nn.modules.module, f"register_module_{kind}_hook")(lambda *_: None)
+    try:
+        with pytest.raises(PlanError, match=f"a global {kind.removeprefix('full_').replace('_', '-')} hook of modules.*test_hooks_of_all"):
+            step(*inputs)
+        with pytest.raises(PlanError, match="a global"):
+            remat_torch_plan.plan(model, squares, inputs, 0.9, work=WORK)
+    finally:
+        hook.remove()
+    with FlopCounterMode(display=False):  # its own hook only looks on
+        assert_same_step(step, model, copy.deepcopy(model), squares, inputs)
+
+
+@pytest.mark.parametrize("read", ["get", "in", "item"])
+def test_an_environment_variable(read, monkeypatch):
+    scales = {
+        "get": lambda: 2.0 if os.environ.get("REMAT_TEST") else 1.0,
+        "in": lambda: 2.0 if "REMAT_TEST" in os.environ else 1.0,
+        "item": lambda: float(os.environ["REMAT_TEST_SCALE"]),
+    }
+    monkeypatch.delenv("REMAT_TEST", raising=False)
+    monkeypatch.setenv("REMAT_TEST_SCALE", "1")
+
+    def change(model, i):
+        if i == 1:
+            monkeypatch.setenv("REMAT_TEST", "1")
+            monkeypatch.setenv("REMAT_TEST_SCALE", "2")
+        elif i == 2:
+            monkeypatch.delenv("REMAT_TEST", raising=False)
+
+    step = assert_follows(change, loss=lambda m, x, y: squares(m, x, y) * scales[read]())
+    assert len(step.plans) == 2
+
+
+class Helper:
+    def method(self, x):
+        return x * 2
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+PATCHED = {
+    "method": (Helper, "method", lambda self, x: x * 3),
+    "forward": (Twice, "forward", lambda self, x: x * 3),
+    "forward of a layer": (nn.Linear, "forward", lambda self, x: F.linear(x, self.weight) * 2),
+    "function": (F, "silu", torch.tanh),
+    "function in a layer": (F, "linear", lambda x, weight, bias: x @ weight.T),
+    "method of tensors": (torch.Tensor, "tanh", lambda x: x * 0.5),
+    "operator": (torch.Tensor, "__add__", lambda a, b: a * b - 1),
+}
+
+
+@pytest.mark.parametrize("name", PATCHED)
+def test_what_is_patched_later(name, monkeypatch):
+    helper = Helper()
+
+    def loss(model, x, y):
+        return F.mse_loss(F.silu(helper.method(model(x).tanh())) + 1, y)
+
+    def change(model, i):
+        if i == 1:
+            monkeypatch.setattr(*PATCHED[name])
+        elif i == 2:
+            monkeypatch.undo()
+
+    step = assert_follows(change, nn.Sequential(nn.Linear(32, 16), Twice(), nn.Linear(16, 4)), loss=loss, budget=1.0)
+    assert len(step.plans) == 2
+
+
+def test_what_is_patched_again_and_again(monkeypatch):
+    monkeypatch.setitem(guarded._SETTINGS, "recompile_limit", 3)
+    with pytest.raises(PlanError, match="have changed 3 times"):
+        assert_follows(lambda m, i: monkeypatch.setattr(nn.Linear, "forward", lambda m, x: F.linear(x, m.weight)), steps=6)
+
+
 def test_resized_embeddings():
     class Words(nn.Module):
         def __init__(self):
@@ -230,10 +313,16 @@ class Untraceable(Net):
 
 
 def test_what_dynamo_cannot_trace_is_compared_before_each_call():
-    model = Untraceable()
-    with pytest.warns(PlanWarning, match="Dynamo cannot trace this step.*frozen"):
-        step = assert_follows(lambda m, i: setattr(m, "beta", 0.5 - 0.1 * (i // 2)), model, budget=1.0)
+    step = assert_follows(lambda m, i: setattr(m, "beta", 0.5 - 0.1 * (i // 2)), Untraceable(), budget=1.0, frozen="allow")
     assert len(step.plans) == 2
+
+
+def test_what_dynamo_cannot_trace_is_refused_unless_the_caller_says_otherwise():
+    inputs = torch.randn(8, 32), torch.randn(8, 4)
+    with pytest.raises(CaptureError, match=r"(?s)cannot trace the step.*test_guards.py.*frozen='allow'"):
+        remat_torch_plan.plan(Untraceable(), squares, inputs, 1.0, work=WORK)
+    with pytest.raises(PlanError, match="frozen='yes': expected 'refuse' or 'allow'"):
+        remat_torch_plan.plan(Net(), squares, inputs, 1.0, work=WORK, frozen="yes")
 
 
 def test_what_dynamo_cannot_trace_must_not_change_its_modules():
@@ -244,7 +333,7 @@ def test_what_dynamo_cannot_trace_must_not_change_its_modules():
 
     inputs = torch.randn(8, 32), torch.randn(8, 4)
     with pytest.raises(CaptureError, match="changes an attribute of a module"):
-        remat_torch_plan.plan(Counting(), squares, inputs, 0.9, work=WORK)
+        remat_torch_plan.plan(Counting(), squares, inputs, 0.9, work=WORK, frozen="allow")
 
 
 def test_what_dynamo_cannot_trace_must_not_draw_from_pythons_generator():
@@ -255,7 +344,7 @@ def test_what_dynamo_cannot_trace_must_not_draw_from_pythons_generator():
     inputs = torch.randn(8, 32), torch.randn(8, 4)
     state = random.getstate()
     with pytest.raises(CaptureError, match="random generator"):
-        remat_torch_plan.plan(Chance(), squares, inputs, 0.9, work=WORK)
+        remat_torch_plan.plan(Chance(), squares, inputs, 0.9, work=WORK, frozen="allow")
     assert random.getstate() == state
 
 
@@ -263,7 +352,7 @@ def test_what_dynamo_cannot_trace_must_have_no_hooks():
     model = Untraceable()
     model.first.register_forward_hook(lambda module, inputs, output: None)
     with pytest.raises(CaptureError, match="module 'first' has hooks"):
-        remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK)
+        remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK, frozen="allow")
 
 
 def test_pytorch_logs_no_error_of_its_own_while_it_traces():

@@ -54,7 +54,7 @@ def check():
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     print(f"C++ compiler    {compiler or 'missing: compile=True needs one; all else works'}")
     for name, use in (
-        ("numpy", "its random generator is followed"),
+        ("numpy", "a step that draws from its generator is refused"),
         ("tqdm", "shows progress while operations are measured"),
         ("transformers", "its models are planned with loss=None"),
     ):

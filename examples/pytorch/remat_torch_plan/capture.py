@@ -17,6 +17,7 @@ import torch.fx.traceback
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from . import rng
 from .eager import as_eager, refuse_packed_sequences
 from .errors import CaptureError, PlanError
 from .graph import FOLDERS, is_tangent
@@ -108,7 +109,8 @@ class _Flat(nn.Module):
         recurrent = [m for m in module.modules() if isinstance(m, nn.RNNBase)]
         _renew_flat_weights(recurrent)
         try:
-            result = module(*inputs, **named)
+            with rng.generators_that_refuse(_seed_error):
+                result = module(*inputs, **named)
             for table, name, _, tensor, own in placed:
                 if table[name] is not tensor:
                     raise CaptureError(
@@ -120,6 +122,14 @@ class _Flat(nn.Module):
             for table, name, before, _, _ in placed:
                 table[name] = before
             _renew_flat_weights(recurrent)
+
+
+def _seed_error():
+    line = _line_of_user(sys._getframe(1))
+    return PlanError(
+        f"the step sets torch's random generator{f' ({line})' if line else ''}, as manual_seed, fork_rng and set_rng_state do: that would "
+        "happen while it is traced, and never again; set the generator outside the step, or draw with a torch.Generator of your own"
+    )
 
 
 def _renew_flat_weights(recurrent):
@@ -166,7 +176,7 @@ class _Provenance(TorchFunctionMode):
 def _line_of_user(frame):
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith(FOLDERS) and not path.startswith("<"):
+        if not path.startswith((*FOLDERS, contextlib.__file__, "<")):
             return f"{os.path.basename(path)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

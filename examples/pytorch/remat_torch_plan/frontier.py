@@ -64,7 +64,7 @@ def schedules(partition, budgets, work):
     graph = partition.graph
     for budget in budgets:
         try:
-            steps = solve(graph, budget, work=work, threads=1, cost="measured").steps
+            steps = solve(graph, budget, work=work, threads=1, cost="measured", own_seeds=True).steps  # PyTorch's order counts
         except BudgetError:
             continue
         cut = steps.index(("compute", graph.tangent))

@@ -129,8 +129,12 @@ class TrainingGraph:
                     steps.append(("free", s))
         return steps
 
-    def to_json(self):
-        """The graph by the format "training-graph", version 1."""
+    def to_json(self, draws_in_order=False):
+        """The graph by the format "training-graph", version 1.
+
+        `draws_in_order`: a tensor of no bytes leads from each random operation to the next, so that every schedule runs them for the
+        first time in the listed order, as eager PyTorch does. These tensors come after the others, and stay: keeping them is free.
+        """
         measured = all(o.time_us is not None for o in self.operations)
         operations = []
         for o in self.operations:
@@ -156,6 +160,14 @@ class TrainingGraph:
             {"id": s.index, "name": s.name, "bytes": s.bytes, "kind": s.kind, "dtype": s.dtype, "shape": s.shape}
             for s in self.storages
         ]
+        outputs = list(self.outputs)
+        draws = [operations[o.index] for o in self.operations if o.random] if draws_in_order else []
+        for before, after in zip(draws, draws[1:]):
+            token = len(tensors)
+            tensors.append({"id": token, "name": f"order of draws {token}", "bytes": 0, "kind": "activation"})
+            before["outputs"] = [*before["outputs"], token]
+            after["inputs"] = [*after["inputs"], token]
+            outputs.append(token)
         return {
             "format": "training-graph",
             "version": 1,
@@ -163,7 +175,7 @@ class TrainingGraph:
             "source": self.source,
             "tensors": tensors,
             "operations": operations,
-            "outputs": self.outputs,
+            "outputs": outputs,
             "baseline": {"peak_bytes": self.baseline_peak(), "flops": sum(o.flops for o in self.operations)},
         }
 
@@ -383,6 +395,14 @@ def is_random(node):
     return True
 
 
+def has_own_generator(node):
+    """True for an operation that draws from a generator of the caller's, whose state nobody keeps: it cannot run again."""
+    return isinstance(node.target, OpOverload) and any(
+        a.name == "generator" and (node.args[i] if i < len(node.args) else node.kwargs.get("generator")) is not None
+        for i, a in enumerate(node.target._schema.arguments)
+    )
+
+
 def is_tangent(node):
     """True for the input from which the backward pass starts, by AOTAutograd's naming."""
     return node.op == "placeholder" and node.name.startswith("tangents_") and not is_token(node)
@@ -572,7 +592,8 @@ class _Builder:
                 _flops(node, results),
                 _bytes_accessed(node, results),
                 random=is_random(node),
-                once=node in g.snapshots or node is g.loss or not results or "effect" in node.meta or node.target in _ONCE,
+                once=node in g.snapshots or node is g.loss or not results or "effect" in node.meta or node.target in _ONCE
+                or has_own_generator(node),
                 module=mark.get("module", ""),
                 line=mark.get("line", ""),
             )

@@ -93,6 +93,7 @@ class Schedule:
 def solve(graph, budget_bytes, *, link=None, host_budget=None, **options):
     """Finds a schedule of `graph` (a TrainingGraph) whose peak is at most `budget_bytes`.
 
+    Its random operations run for the first time in the order of the graph, unless `own_seeds` says that any order will do.
     With a `link` (a `Link`) it may copy tensors to the host, at most `host_budget` bytes at a time. Shows progress if standard error
     is a terminal. Raises `BudgetError` if no schedule exists, or none was found within `seconds`. The other options are those of
     remat-plan: see `_solve_once`.
@@ -123,11 +124,12 @@ def _solve_once(
     report=None,
     link=None,
     host_budget=None,
+    own_seeds=False,
 ):
     with tempfile.TemporaryDirectory(prefix="remat-torch-plan-") as folder:
         file, out = os.path.join(folder, "graph.json"), os.path.join(folder, "schedule.json")
         with open(file, "w") as f:
-            json.dump(graph.to_json(), f)
+            json.dump(graph.to_json(draws_in_order=not own_seeds), f)
         program = find_program()
         report = report if report and writes_reports(program) else None
         command = [program, file, "--budget", str(budget_bytes), "--solver", solver, "--json", "--out", out]
@@ -153,7 +155,7 @@ def _solve_once(
                 + f". The unplanned step takes {graph.baseline_peak():,} bytes; no budget below {least:,} can be met."
             )
         with open(out) as f:
-            steps = [tuple(s) for s in json.load(f)["steps"]]
+            steps = [(kind, index) for kind, index in json.load(f)["steps"] if kind == "compute" or index < len(graph.storages)]
         return Schedule(
             steps,
             answer["status"],

@@ -45,6 +45,38 @@ def restore_python_states(states):
         numpy.random.set_state((name, numpy.frombuffer(keys, dtype="uint32"), *rest))
 
 
+class _Refusing:
+    """A generator that can be read, and not be set: torch's functions call `set_state`, `manual_seed` and `seed` of it."""
+
+    def __init__(self, generator, refuse):
+        self._generator = generator
+        self.set_state = self.manual_seed = self.seed = refuse
+
+    def __getattr__(self, name):
+        return getattr(self._generator, name)
+
+
+@contextlib.contextmanager
+def generators_that_refuse(make_error):
+    """While entered, whatever sets one of torch's generators raises `make_error()`; later ones, as in a finally, the same error."""
+    first = []
+
+    def refuse(*_):
+        if not first:
+            first.append(make_error())
+        raise first[0]
+
+    places = [(torch.random, "default_generator", torch.default_generator)]
+    places.append((torch.cuda, "default_generators", torch.cuda.default_generators))
+    for owner, name, held in places:
+        setattr(owner, name, tuple(_Refusing(g, refuse) for g in held) if isinstance(held, tuple) else _Refusing(held, refuse))
+    try:
+        yield
+    finally:
+        for owner, name, held in places:
+            setattr(owner, name, held)
+
+
 def first_run(operation, device, /, *args, **kwargs):
     """Runs the operation, and returns the generator's state before it with the result."""
     draws = _draws()

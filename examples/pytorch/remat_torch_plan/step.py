@@ -27,7 +27,7 @@ from .guarded import GuardedStep, Untraced, refuse_global_hooks
 from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import measure as measure_operations
 from .measure import signatures
-from .planner import is_fraction, parse_budget, parse_host_budget, solve
+from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
 from .private import after_forward, before_forward, storage_key
 
 
@@ -52,6 +52,7 @@ def plan(
     host_budget=None,
     same_plan=False,
     cuda_graph=False,
+    seeds="eager",
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -88,6 +89,9 @@ def plan(
     cuda_graph: run the plan as CUDA graphs, which replay without Python. The first step of each plan runs operation by operation; the
         second captures. A call that a graph cannot run, as one before an earlier call's backward pass, runs operation by
         operation, and a `PlanWarning` says why.
+    seeds: "eager": random operations draw in eager PyTorch's order, so that their numbers are eager's. "own": a plan may change that order if
+        it is faster so; then each random operation has a seed of its own, from one draw at the beginning of the step, and a
+        `PlanWarning` says so.
 
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
@@ -105,8 +109,13 @@ def plan(
         raise PlanError(f"frozen={frozen!r}: expected 'refuse' or 'allow'")
     if link == "measure":
         require_gpu(torch.device("cuda"))
+    if seeds not in ("eager", "own"):
+        raise PlanError(f"seeds {seeds!r}: expected 'eager' or 'own'")
+    find_program()  # now, not after a trace
     measure = measure and not compile
-    options = _Options(budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph)
+    options = _Options(
+        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds
+    )
     step = PlannedStep(model, loss, options)
     if inputs is not None:
         step.prepare(*inputs, **(kwargs or {}))
@@ -138,6 +147,7 @@ class _Options:
     host_budget: int | None
     same_plan: bool
     cuda_graph: bool
+    seeds: str
 
 
 @dataclass(eq=False)
@@ -282,6 +292,8 @@ class PlannedStep(nn.Module):
         try:
             result = call(frozen)
         except CaptureError as error:
+            if reason in str(error):
+                raise
             raise CaptureError(f"{error}\nDynamo, which traces steps first, says: {reason}") from error
         state.traced = frozen
         return result
@@ -455,6 +467,7 @@ class PlannedStep(nn.Module):
             report=os.path.join(self._folder, f"plan-{len(self._state.traced.plans)}.html"),
             link=measure_link(device) if options.link == "measure" else options.link,
             host_budget=host_budget,
+            own_seeds=options.seeds == "own" or options.compile,
         )
 
 

@@ -137,3 +137,116 @@ def test_the_backward_pass_draws_nothing():
     before = torch.get_rng_state()
     loss.backward()
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class TwoNoises(nn.Module):
+    """Noise that stays until the loss, and then more noise of which one number stays: less memory has the second one first."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(20_000))
+
+    def forward(self, x):
+        noise = torch.rand_like(x)
+        number = torch.rand(4 * len(x)).exp().mean()
+        return ((self.scale * x * number).tanh() * noise).sum()
+
+
+def test_draws_are_in_the_order_of_eager():
+    model, x = TwoNoises(), torch.rand(20_000)
+    eager = copy.deepcopy(model)
+    options = {"work": 200_000, "measure": False, "cost": "unit"}
+    with pytest.warns(remat_torch_plan.PlanWarning, match="a seed of its own"):
+        own = remat_torch_plan.plan(model, None, (x,), 0.95, seeds="own", **options)
+    assert own.last.seeded  # the order does matter here
+    step = remat_torch_plan.plan(model, None, (x,), 0.95, **options)
+    assert not step.last.seeded
+    assert step.last.peak_bytes <= 0.95 * step.last.baseline_bytes
+    for seed in range(2):
+        torch.manual_seed(seed)
+        loss = step(x)
+        torch.manual_seed(seed)
+        assert torch.equal(loss, eager(x))
+
+
+def test_seeds_that_are_neither():
+    with pytest.raises(remat_torch_plan.PlanError, match="seeds 'mine': expected 'eager' or 'own'"):
+        remat_torch_plan.plan(Masks(), None, (torch.rand(20_000),), 1.0, seeds="mine")
+
+
+def seeds(x):
+    torch.manual_seed(5)
+    return F.dropout(x, 0.5)
+
+
+def forks(x):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        return x + torch.rand_like(x)
+
+
+def forks_alone(x):
+    with torch.random.fork_rng(devices=[]):
+        return x + torch.rand_like(x)
+
+
+def goes_back(x):
+    state = torch.get_rng_state()
+    x = F.dropout(x, 0.5)
+    torch.set_rng_state(state)
+    return x
+
+
+class Around(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.scale, self.function = nn.Parameter(torch.ones(8)), function
+
+    def forward(self, x):
+        return self.function(x * self.scale).sum()
+
+
+@pytest.mark.parametrize("function", [seeds, forks, forks_alone, goes_back])
+def test_a_step_that_sets_the_generator_is_refused(function):
+    model, x = Around(function), torch.rand(4, 8)
+    before = torch.get_rng_state()
+    with pytest.raises(remat_torch_plan.PlanError, match=r"sets torch's random generator \(test_rng.py:\d+\)") as caught:
+        remat_torch_plan.plan(model, None, (x,), 1.0)
+    assert "\n" not in str(caught.value)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(3)  # sets it again
+
+
+def test_numpys_generator_is_not_replaced():
+    numpy = pytest.importorskip("numpy")
+
+    def draws(x):
+        return x * torch.from_numpy(numpy.random.rand(8)).float()
+
+    state = rng.python_states()
+    with pytest.raises(remat_torch_plan.CaptureError, match="draws from Python's or NumPy's random generator"):
+        remat_torch_plan.plan(Around(draws), None, (torch.rand(4, 8),), 1.0)
+    assert rng.python_states() == state
+
+
+def test_a_generator_of_the_callers_draws_once():
+    generator = torch.Generator()
+
+    def draws(x):
+        for _ in range(4):
+            x = torch.tanh(x * torch.rand(x.shape, generator=generator))
+        return x
+
+    model, x = Around(draws), torch.rand(2000, 8)
+    with pytest.warns(remat_torch_plan.PlanWarning, match="frozen"):  # Dynamo traces no generators
+        step = remat_torch_plan.plan(model, None, (x,), 0.8, work=200_000, measure=False, cost="unit")
+    runs = [i for kind, i in step.last.schedule.steps if kind == "compute"]
+    assert len(runs) > len(set(runs))
+    results = []
+    for run in (step, model):
+        model.zero_grad()
+        generator.manual_seed(2)
+        loss = run(x)
+        loss.backward()
+        results.append((loss.detach(), model.scale.grad.clone(), generator.get_state()))
+    assert all(map(torch.equal, *results))

@@ -7,6 +7,7 @@ operations.
 """
 import collections.abc
 import contextlib
+import inspect
 import os
 import sys
 import time
@@ -239,7 +240,7 @@ def capture(model, loss, inputs, kwargs=None, device=None):
         raise
     except Exception as error:
         stack.close()
-        raise CaptureError(_explain(error, *marks.last)) from error
+        raise CaptureError(_explain(error, module, *marks.last)) from error
     _check_output(joint, stack)
     for node in joint.graph_module.graph.find_nodes(op="placeholder"):
         target_name = getattr(node.meta.get("desc"), "target", None)
@@ -257,13 +258,21 @@ def _device_of(module, inputs, kwargs):
     return next((t.device for t in tensors if isinstance(t, torch.Tensor)), torch.device("cpu"))
 
 
-def _explain(error, path, line):
+# Errors of a step that runs nowhere, rather than of a trace.
+_MISTAKES = (AttributeError, ImportError, LookupError, NameError, TypeError)
+
+
+def _explain(error, module, path, line):
     text = str(error).strip().splitlines()
     where = f"in module '{path}'" if path else "in the model or its loss"
     if line:
         where += f" (near {line})"
-    return (
-        f"cannot trace the step {where}: {type(error).__name__}: {text[0] if text else 'no message'}\n"
+    first = f"cannot trace the step {where}: {type(error).__name__}: {text[0] if text else 'no message'}\n"
+    if isinstance(error, _MISTAKES) and inspect.isroutine(module.function):
+        return first + "Does the step run without a plan? The loss is called with the model and the inputs: loss(model, *inputs)."
+    if isinstance(error, _MISTAKES):
+        return first + "Does the step run without a plan?"
+    return first + (
         "A step is planned from one graph that does not depend on the values of tensors: conditions on values, "
         "`.item()`, and shapes that depend on data cannot be traced."
     )

@@ -4,6 +4,7 @@ import json
 
 import torch
 
+from .arguments import check_step
 from .capture import capture
 from .graph import build
 from .measure import measure as measure_operations
@@ -16,6 +17,7 @@ def export(model, loss, inputs, path=None, *, kwargs=None, device=None, measure=
     `FakeTensorMode`). `device` names the device whose sizes count; a GPU need not be here. `measure` runs each distinct
     operation on it and writes the median times. `loss`, `inputs`, `kwargs`: see `plan`. Raises `CaptureError`.
     """
+    check_step(model, loss, inputs, kwargs)
     taken = capture(model, loss, inputs, kwargs, device)
     try:
         graph = build(taken.graph_module, name or type(model).__name__, device=taken.device)

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import copies, distributed, rng
 from .apply import first_runs_in_order, random_operations_that_repeat
+from .arguments import check_arguments, check_inputs
 from .capture import LossModule
 from .compare import compare_with_eager
 from .eager import has_recurrent_layers
@@ -96,6 +97,7 @@ def plan(
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
     """
+    check_arguments(model, loss, inputs, kwargs, budget)
     link, host_budget = parse_link(link), parse_host_budget(host_budget)
     if host_budget is not None and link is None:
         raise PlanError("host_budget: it bounds copies to the host, which need a link, as link='out=25e9,in=25e9,latency=1e-5'")
@@ -248,6 +250,8 @@ class PlannedStep(nn.Module):
     def forward(self, *inputs, **kwargs):
         state = self._state
         self._refuse_model_that_was_replaced()
+        if not state.traced.plans:
+            check_inputs(self._loss[0], inputs, kwargs)
         if not torch.is_grad_enabled():
             return state.module(*inputs, **kwargs)
         every = self._options.compare_every

@@ -2,6 +2,8 @@
 """Planned steps in the `Trainer` of transformers. Accelerate and Lightning take a planned step as it is."""
 import torch
 
+from .arguments import check_arguments
+from .planner import find_program
 from .step import plan
 
 
@@ -15,6 +17,8 @@ def plan_trainer(trainer, budget, **options):
     for the first batch; evaluation and prediction run unplanned. budget, options: those of `plan`. `trainer.planned` is
     the `PlannedStep`, None before the first batch.
     """
+    check_arguments(trainer.model, trainer.compute_loss, None, None, budget)
+    find_program()
     compute_loss = trainer.compute_loss
     trainer.planned = None
     planned_for = None

@@ -311,6 +311,27 @@ class PlannedStep(nn.Module):
             )
         distributed.refuse_flat_parameters(state.module.model)
 
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        """The model's modules by the model's names, and the criterion's; so have parameters and buffers the names of `state_dict`."""
+        memo = set() if memo is None else memo
+        if self not in memo:
+            if remove_duplicate:
+                memo.add(self)
+            yield prefix, self
+            yield from self.model.named_modules(memo, prefix, remove_duplicate)
+            if hasattr(self, "criterion"):
+                inner = f"{prefix}.criterion" if prefix else "criterion"
+                yield from self.criterion.named_modules(memo, inner, remove_duplicate)
+
+    def __getattr__(self, name):
+        """A part of the step; else the model's part, parameter or buffer of that name, as `named_modules` has it."""
+        model = self.__dict__.get("_modules", {}).get("model")
+        if name != "model" and model is not None and name not in self._modules:
+            for table in (model._modules, model._parameters, model._buffers):
+                if name in table:
+                    return table[name]
+        return super().__getattr__(name)
+
     def state_dict(self, *args, **kwargs):
         """That of the model: what is saved with it loads into the model, and the other way round."""
         return self.model.state_dict(*args, **kwargs)
@@ -341,17 +362,27 @@ class PlannedStep(nn.Module):
         """The plan that ran last."""
         return self._state.traced.last
 
-    def report(self, show=True, optimizer=None, device_bytes=None):
+    def report(self, show=True, optimizer=None, device_bytes=None, path=None):
         """Opens the page about the plan that ran last in a browser (`show`), and returns a summary as text.
 
+        The page is deleted with the step, at the latest when Python ends; with a `path` it is written there, too, and stays.
         The summary adds what the budget leaves out: parameters, buffers, inputs, and the state of `optimizer`. With
         `device_bytes` (the GPU's memory by default) it says which budget the device leaves.
         """
         found = self.last
         page = found.schedule.report
+        if path is not None:
+            if page is None:
+                raise PlanError("path: there is no page, since remat-plan was built without Chart.js; `python -m remat_torch_plan --check`")
+            page = os.path.abspath(shutil.copyfile(page, path))
         if show and page and os.path.exists(page):
             webbrowser.open("file://" + page)
-        return _summary(self._state.module, found, optimizer, device_bytes)
+        lines = [_summary(self._state.module, found, optimizer, device_bytes)]
+        if page and path is None:
+            lines.append("the page      goes with the step; report(path='plan.html') writes one that stays")
+        if page:
+            lines.append(f"page          file://{page}")
+        return "\n".join(lines)
 
     def _plan(self, graph, device, capture_seconds):
         distributed.refuse_sharded(self._state.module)  # again: the model may be sharded since
@@ -546,6 +577,4 @@ def _summary(module, found, optimizer, device_bytes):
     if device_bytes is not None:
         left = device_bytes - beside
         lines.append(f"the device    has {bytes_in_words(device_bytes)}: it leaves a budget of {bytes_in_words(left)}")
-    if schedule.report:
-        lines.append(f"page          file://{schedule.report}")
     return "\n".join(lines)

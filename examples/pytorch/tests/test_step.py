@@ -777,6 +777,76 @@ def test_the_pages_go_with_the_step():
     assert not os.path.exists(page)
 
 
+def test_a_page_with_a_path_stays(tmp_path, monkeypatch):
+    import gc
+
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.chdir(tmp_path)
+    step = plan(*CASES["chain"](), 0.9)
+    goes, named = step.report(show=False).splitlines()[-2:]
+    assert "goes with the step" in goes and "path=" in goes
+    assert named == f"page          file://{step.last.schedule.report}"
+    kept = tmp_path / "plan.html"
+    text = step.report(path="plan.html")
+    assert text.splitlines()[-1] == f"page          file://{kept}"
+    assert "goes with the step" not in text
+    assert opened == [f"file://{kept}"]
+    del step
+    gc.collect()
+    assert "<html" in kept.read_text().lower()
+
+
+def test_a_page_that_nobody_wrote(monkeypatch, tmp_path):
+    step = plan(*CASES["chain"](), 0.9)
+    step.last.schedule.report = None  # as by a remat-plan without Chart.js
+    assert "page" not in step.report(show=False)
+    with pytest.raises(PlanError, match="path: there is no page"):
+        step.report(show=False, path=tmp_path / "plan.html")
+
+
+def test_names_are_those_of_the_model():
+    class Criterion(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(1.5))
+
+        def forward(self, output, target):
+            return F.cross_entropy(output * self.scale, target)
+
+    model, criterion = Images(), Criterion()
+    step = plan(model, criterion, None, 1.0)
+    for names in ("named_parameters", "named_buffers", "named_modules"):
+        known, own = dict(getattr(model, names)()), dict(getattr(step, names)())
+        if names == "named_modules":
+            assert own.pop("criterion") is criterion
+            known[""] = own[""] = None  # the step, and the model
+        if names == "named_parameters":
+            assert own.pop("criterion.scale") is criterion.scale
+        assert own.keys() == known.keys() and all(own[n] is known[n] for n in own)
+    assert {n for n, _ in step.named_parameters()} >= model.state_dict().keys() - {n for n, _ in model.named_buffers()}
+    around = nn.ModuleDict({"step": step})
+    assert set(around.state_dict()) == {n for n, _ in [*around.named_parameters(), *around.named_buffers()] if "criterion" not in n}
+    around.load_state_dict(around.state_dict())
+    assert step.get_submodule("norm1") is model.norm1
+    assert step.get_parameter("conv1.weight") is step.conv1.weight is model.conv1.weight
+    with pytest.raises(AttributeError, match="no attribute 'conv3'"):
+        step.conv3
+    assert len(list(step.parameters())) == len(list(model.parameters())) + 1
+
+
+def test_checkpoints_by_name():
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_optimizer_state_dict
+
+    model, loss, inputs = CASES["images"]()
+    step = plan(model, loss, inputs, 1.0)
+    optimizer = torch.optim.Adam(step.parameters())
+    run(step, *inputs)
+    optimizer.step()
+    assert get_model_state_dict(step).keys() == model.state_dict().keys()
+    assert get_optimizer_state_dict(step, optimizer)["state"].keys() == dict(model.named_parameters()).keys()
+
+
 def test_bytes_in_words():
     assert [bytes_in_words(b) for b in (0, 1023, 1024, 3 * 2**19, 2**40)] == [
         "0 B",

@@ -29,7 +29,7 @@ class LossModule(nn.Module):
     """The model and its loss as one module whose output is the loss.
 
     `loss` is a function `loss(model, *inputs)`; or a module `criterion`, then the loss is `criterion(model(*inputs[:-1]),
-    inputs[-1])`; or None, then the model itself returns the loss.
+    inputs[-1])`; or None, then the model itself returns the loss. Each may return a mapping, a sequence or an object with it.
     """
 
     def __init__(self, model, loss):
@@ -48,8 +48,10 @@ class LossModule(nn.Module):
         if self.function is None:
             return _loss_of(self.model(*inputs, **named))
         if isinstance(self.function, nn.Module):
-            return self.function(self.model(*inputs[:-1], **named), inputs[-1])
-        return self.function(self.model, *inputs, **named)
+            output = self.function(self.model(*inputs[:-1], **named), inputs[-1])
+        else:
+            output = self.function(self.model, *inputs, **named)
+        return output if _has_several_losses(output) else _loss_of(output)
 
 
 def _loss_of(output):
@@ -64,7 +66,14 @@ def _loss_of(output):
             return output[0]
     elif hasattr(output, "loss"):
         return output.loss
-    return output
+    return None
+
+
+def _has_several_losses(output):
+    """True for a sequence of which the first alone would be the wrong loss: the trace is then refused, since each needs a gradient."""
+    if not isinstance(output, (tuple, list)) or hasattr(output, "loss"):
+        return False
+    return sum(isinstance(o, torch.Tensor) and o.requires_grad and o.numel() == 1 for o in output) > 1
 
 
 class _Flat(nn.Module):

@@ -9,6 +9,7 @@ step through a gate, a node of autograd's. The node of the whole step only start
 run in the order in which the gradients become ready; each goes on with the generator until its own gradient is there. Autograd
 adds that to the parameter before the next gate runs.
 """
+import contextlib
 import itertools
 import re
 import threading
@@ -18,7 +19,8 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx.node import has_side_effect
 
-from .private import BoxedCodeGen, DisableAutocast, keeps_graph
+from .errors import PlanError
+from .private import BoxedCodeGen, DisableAutocast, hooks_of_saved_tensors, keeps_graph
 
 _CALLS = weakref.WeakValueDictionary()  # number -> call; the gates hold the calls
 _NUMBERS = itertools.count()
@@ -105,6 +107,38 @@ def through_gates(run, gates, arguments, call):
         if arguments[place].requires_grad:
             arguments[place] = _Gate.apply(arguments[place], call, place)
     return call.run(run, *arguments)
+
+
+def exact_hooks():
+    """While entered, hooks of saved tensors that do not give back what they took, to the last bit, raise a `PlanError`.
+
+    A planned step saves other tensors than eager PyTorch, so what such hooks change would come out otherwise.
+    """
+    hooks = hooks_of_saved_tensors(False)
+    if hooks is None:
+        return contextlib.nullcontext()
+    pack, unpack = hooks
+
+    def unpack_and_check(packed):
+        expected, value = packed
+        tensor = unpack(value)
+        if _digest(tensor) != expected:
+            raise PlanError(
+                "a hook of saved tensors gives back other values than it took; a planned step saves other tensors than eager PyTorch, so that "
+                "gradients would differ: expected hooks that keep every bit, as save_on_cpu"
+            )
+        return tensor
+
+    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: (_digest(tensor), pack(tensor)), unpack_and_check)
+
+
+def _digest(tensor):
+    """The shape, the type and a sum of the bits."""
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    with torch.no_grad():
+        flat = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        flat = flat.resolve_neg().reshape(-1).view(whole[flat.element_size()])
+        return tensor.shape, tensor.dtype, flat.sum(dtype=torch.int64).item()
 
 
 def call_of(number):

@@ -19,7 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from . import gradients, rng
 from .copies import HostMemory
 from .errors import PlanError, PlanWarning
-from .private import DisableAutocast, keeps_graph, storage_at, storage_key, will_run
+from .private import DisableAutocast, hooks_of_saved_tensors, keeps_graph, storage_at, storage_key, will_run
 from .runner import keep_arguments, run_as_written
 
 MOST_CAPTURES = 8  # of one plan: for other numbers, or parameters that have moved
@@ -268,6 +268,8 @@ class CapturedStep:
             return self._broken
         if under_modes:
             return "a dispatch mode wants to see each operation"
+        if hooks_of_saved_tensors(False) is not None:
+            return "hooks of saved tensors want to see them"
         if self._machine().is_busy():
             return "another capture is under way"
         if self._pool.in_flight():

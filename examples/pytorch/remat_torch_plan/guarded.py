@@ -24,7 +24,7 @@ from .apply import apply_schedule, apply_with_gates
 from .distributed import refuse_subclass
 from .eager import as_eager
 from .errors import CaptureError, PlanError
-from .graph import FOLDERS, build, readable_path, tensors_of
+from .graph import FOLDERS, build, is_tangent, readable_path, tensors_of
 from .gradients import Call, Gates, through_gates
 from .graphs import CapturedStep
 from .private import (
@@ -45,6 +45,7 @@ from .private import (
 )
 from .runner import AS_WRITTEN, run_as_written, run_backward_as_written
 
+NO_LOSS = "the step has no loss that needs a gradient; expected one scalar that depends on a parameter"
 _NAMES = itertools.count()
 _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
 
@@ -170,7 +171,7 @@ class GuardedStep:
         finally:
             self._only_plan = False
             rng.restore_python_states(states)
-        raise PlanError("the step has no loss that needs a gradient; expected one scalar that depends on a parameter")
+        raise PlanError(NO_LOSS)
 
     def _backend(self, module, inputs):
         if any(_has_symbolic_size(n) for n in module.graph.nodes):
@@ -348,6 +349,9 @@ class _Partition(CustomPartitionerFn):
             place = getattr(node.meta.get("desc"), "idx", None)
             if place is not None and place < len(self._names) and self._names[place] is not None:
                 node.meta["qualified_name"], node.meta["is_parameter"] = self._names[place]
+        tangents = [n.meta["val"] for n in joint.graph.nodes if is_tangent(n)]
+        if len(tangents) == 1 and tangents[0].numel() != 1:
+            raise CaptureError(f"the loss must be a scalar; its shape is {list(tangents[0].shape)}: take its mean or sum")
         device = next((t.device for n in joint.graph.nodes for t in tensors_of(n) if t.device.type != "cpu"), "cpu")
         self.device = device = torch.device(device)
         graph = build(joint, "step", num_fwd_outputs, device)

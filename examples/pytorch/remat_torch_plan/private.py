@@ -59,6 +59,7 @@ export_joint = _take(
 )
 compile_joint = _take("torch._functorch.aot_autograd.aot_compile_joint_with_descriptors", "runs such a trace")
 functorch_config = _take("torch._functorch.config", "turns donated buffers off, so that a backward pass may run twice")
+hooks_of_saved_tensors = _take("torch._C._autograd._top_saved_tensors_default_hooks", "tells whether a step runs under hooks of saved tensors")
 keeps_graph = _take("torch._C._autograd._get_current_graph_task_keep_graph", "tells whether a backward pass may run again")
 TracingContext = _take("torch._guards.TracingContext", "the meta data of the step that is being compiled")
 FakeTensor = _take("torch._subclasses.fake_tensor.FakeTensor", "a tensor without memory")

@@ -23,8 +23,9 @@ from .compare import compare_with_eager
 from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .frozen import FrozenStep
+from .gradients import exact_hooks
 from .graphs import Pool, check_device
-from .guarded import GuardedStep, Untraced, refuse_global_hooks
+from .guarded import NO_LOSS, GuardedStep, Untraced, refuse_global_hooks
 from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import measure as measure_operations
 from .measure import signatures
@@ -269,7 +270,10 @@ class PlannedStep(nn.Module):
         parallel = self._state.parallel
         if parallel is not None:
             inputs, kwargs = before_forward(parallel, inputs, kwargs)
-        loss = self._traced_by(lambda traced: traced(*inputs, **kwargs))
+        with exact_hooks():
+            loss = self._traced_by(lambda traced: traced(*inputs, **kwargs))
+        if loss is None:
+            raise PlanError(NO_LOSS)
         loss.grad_fn.register_prehook(_refuse_second_derivatives)
         return loss if parallel is None else after_forward(parallel, loss)
 

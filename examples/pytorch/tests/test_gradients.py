@@ -140,6 +140,35 @@ def test_a_backward_pass_that_runs_twice():
     assert_same_model(model, eager)
 
 
+@pytest.mark.parametrize("planned_before", [True, False])
+def test_hooks_of_saved_tensors(planned_before, tmp_path):
+    def to_disk(tensor):
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        torch.save(tensor, path)
+        return path
+
+    model, inputs = Chain(layers=8, dropout=0.2), (torch.randn(400, 16), classes(400))
+    eager = copy.deepcopy(model)
+    step = plan(model, classify, inputs if planned_before else None, 0.8)
+    flat = lambda t: (t.shape, t.flatten()), lambda pair: pair[1].view(pair[0])
+    for pack, unpack in ((to_disk, torch.load), (lambda t: t.numpy(), torch.from_numpy), flat):
+        for run, m in ((step, model), (lambda *i: classify(eager, *i), eager)):
+            torch.manual_seed(1)
+            with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+                loss = run(*inputs)
+            loss.backward()
+        assert_same_model(model, eager)
+
+
+def test_hooks_that_round_what_is_saved_are_refused():
+    model, _, inputs = linears()
+    step = plan(model, squares, inputs)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.bfloat16(), lambda t: t.float()):
+        loss = step(*inputs)
+    with pytest.raises(PlanError, match="hook of saved tensors gives back other values"):
+        loss.backward()
+
+
 @pytest.mark.filterwarnings("ignore:Using backward")
 @pytest.mark.parametrize("wanted", ["loss", "parameters", "input"])
 def test_second_derivatives_are_refused(wanted):

@@ -11,7 +11,7 @@ from tape import TapeMachine
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import copies, graphs, rng
+from remat_torch_plan import PlanWarning, copies, graphs, rng
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +75,21 @@ def test_two_steps_at_once_and_a_retained_graph():
     kept = torch.autograd.grad(step(x, y), list(model.parameters()))
     torch.autograd.grad(step(x + 1, y), list(model.parameters()))
     assert all(map(torch.equal, kept, wanted))
+
+
+def test_hooks_of_saved_tensors_see_them():
+    model, seen = network(), []
+    step = planned(model)
+    x, y = torch.randn(256, 16), torch.randn(256, 16)
+    wanted = torch.autograd.grad(nn.functional.mse_loss(model(x), y), list(model.parameters()))
+    for _ in range(3):
+        step(x, y)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(1) or t.clone(), lambda t: t):
+            with pytest.warns(PlanWarning, match="hooks of saved tensors") if not seen else contextlib.nullcontext():
+                loss = step(x, y)
+        found = torch.autograd.grad(loss, list(model.parameters()))
+        assert all(map(torch.equal, found, wanted))
+    assert len(seen) > 3 * 6
 
 
 def test_what_has_no_graph_is_refused(monkeypatch):

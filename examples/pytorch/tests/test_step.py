@@ -310,6 +310,37 @@ def test_losses_of_three_kinds():
         assert_same_step(step, model, eager, squares, (x, y))
 
 
+@pytest.mark.parametrize("kind", ["tuple", "list", "mapping", "with a metric"])
+def test_a_loss_in_what_a_function_returns(kind):
+    def loss(model, x, y):
+        output = model(x)
+        value = F.mse_loss(output, y)
+        return {"tuple": (value,), "list": [value, output], "mapping": {"loss": value, "output": output}}.get(kind, (value, output.detach().mean()))
+
+    model, x = nn.Sequential(Block(16), Block(16)), torch.randn(32, 16)
+    eager = copy.deepcopy(model)
+    step = plan(model, loss, (x, x), 1.0)
+    assert_same_step(step, model, eager, squares, (x, x))
+    with torch.no_grad():
+        assert torch.equal(step(x, x), squares(eager, x, x))
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda m, x: (m(x).sum(), m(x).square().sum()), "one loss can be planned; the graph has 2 outputs that need a gradient"),
+        (lambda m, x: {"value": m(x).sum()}, "one scalar.*depends on a parameter"),
+        (lambda m, x: m(x), r"the loss must be a scalar; its shape is \[32, 16\]: take its mean or sum"),
+    ],
+)
+def test_what_is_no_loss(loss, message):
+    x = torch.randn(32, 16)
+    with pytest.raises(PlanError, match=message):
+        plan(Block(16), loss, (x,), 1.0)
+    with pytest.raises(PlanError, match=message):
+        plan(Block(16), loss, None, 1.0)(x)
+
+
 def test_a_criterion_with_weights_and_parameters():
     class Criterion(nn.Module):
         def __init__(self):

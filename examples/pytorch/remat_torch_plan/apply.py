@@ -17,6 +17,7 @@ from torch.fx import Node
 from . import copies, gradients, rng
 from .errors import PlanError
 from .graph import is_number, is_tangent, layout_of, tensors_of
+from .measure import with_strides
 from .private import SavedForBackwardsAOTOutput, extract_outputs, pytree, rng_prims
 
 
@@ -121,7 +122,8 @@ class _Emitter:
         if operation.random:
             new = self.random(index, node, args, kwargs)
         else:
-            new = self.graph.create_node("call_function", node.target, args, kwargs, node.name)
+            target, head = (node.target, ()) if operation.strides is None else (with_strides, (operation.strides, node.target))
+            new = self.graph.create_node("call_function", target, (*head, *args), kwargs, node.name)
             new.meta = dict(node.meta)
         if isinstance(node.meta.get("val"), torch.Tensor):
             self.now[node] = new

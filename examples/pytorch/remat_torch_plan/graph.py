@@ -48,6 +48,8 @@ class Operation:
     workspace_bytes: int = 0
     time_us: float | None = None
     estimated: bool = False  # the time is not measured, but from the bytes
+    strides: tuple | None = None  # of its results by the trace, if its kernel gives others: `with_strides` copies them
+    copied_bytes: int = 0  # what such a copy takes beside the result
     random: bool = False
     once: bool = False
     module: str = ""

@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from .graph import GPU_GRANULARITY, tensors_of
+from .graph import GPU_GRANULARITY, layout_of, tensors_of
 from .private import disable_current_modes, pytree, storage_key
 
 # (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes); None: it cannot run by itself
@@ -157,6 +157,63 @@ def _measure(node, device, with_time):
     return times[len(times) // 2], sizes, workspace
 
 
+_STRIDES = {}  # (operation, arguments) -> the layouts of its results; none if it cannot run by itself
+
+
+def find_layouts(graph, device):
+    """Marks the operations whose kernels give their results other strides than the trace says, as batch norm of a transposed tensor.
+
+    Each distinct operation with a result that is not contiguous runs once in a process, but for random ones.
+    """
+    states = _generator_states(device)
+    with disable_current_modes(), torch.no_grad():
+        for o in graph.operations:
+            fakes = [] if o.node is None or o.random else tensors_of(o.node)
+            if all(t.is_contiguous() for t in fakes):
+                continue
+            key = _signature(o.node)
+            if key not in _STRIDES:
+                _STRIDES[key] = _layouts_of_results(o.node, device)
+            other = [t for t, layout in zip(fakes, _STRIDES[key]) if layout_of(t) != layout]
+            if other:
+                o.strides = tuple(tuple(t.stride()) for t in fakes)
+                o.copied_bytes = o.workspace_bytes = max(t.untyped_storage().nbytes() for t in other)
+    _restore_generators(states)
+
+
+def _layouts_of_results(node, device):
+    high = _largest_index(node)
+    if high is None:
+        return ()
+    try:
+        args, kwargs = _arguments(node, device, high)
+        results = pytree.tree_leaves(node.target(*args, **kwargs))
+    except Exception:  # a kernel that forbids the values that it was given, or has no room
+        return ()
+    return [layout_of(t) for t in results if isinstance(t, torch.Tensor)]
+
+
+def with_strides(strides, operation, /, *args, **kwargs):
+    """Runs the operation; each result that has other strides is copied."""
+    results, spec = pytree.tree_flatten(operation(*args, **kwargs))
+    places = [i for i, result in enumerate(results) if isinstance(result, torch.Tensor)]
+    for i, wanted in zip(places, strides):
+        if results[i].stride() != wanted:
+            copy = torch.empty_strided(results[i].shape, wanted, dtype=results[i].dtype, device=results[i].device)
+            results[i] = copy.copy_(results[i])
+    return pytree.tree_unflatten(results, spec)
+
+
+def _generator_states(device):
+    return torch.get_rng_state(), (torch.cuda.get_rng_state_all() if device.type == "cuda" else None)
+
+
+def _restore_generators(states):
+    torch.set_rng_state(states[0])
+    if states[1] is not None:
+        torch.cuda.set_rng_state_all(states[1])
+
+
 def _shown(items):
     """The items, with a progress bar where tqdm is installed and standard error is a terminal."""
     try:
@@ -178,7 +235,7 @@ def measure(graph, device, with_time=True):
     for o in graph.operations:
         if o.node is not None:
             distinct.setdefault(_signature(o.node), o)
-    states = torch.get_rng_state(), (torch.cuda.get_rng_state_all() if device.type == "cuda" else None)
+    states = _generator_states(device)
     try:
         # While a capture is open, its modes make every new tensor a fake one.
         with disable_current_modes(), torch.no_grad():
@@ -190,9 +247,7 @@ def measure(graph, device, with_time=True):
                     except Exception:  # a kernel that forbids the values that it was given, or has no room
                         _MEASURED[key] = None
     finally:
-        torch.set_rng_state(states[0])
-        if states[1] is not None:
-            torch.cuda.set_rng_state_all(states[1])
+        _restore_generators(states)
     granularity = GPU_GRANULARITY if device.type == "cuda" else 1
     for o in graph.operations:
         if o.node is None:
@@ -200,7 +255,7 @@ def measure(graph, device, with_time=True):
             continue
         micros, sizes, workspace = _MEASURED[_signature(o.node)] or (None, [], 0)
         o.time_us = micros
-        o.workspace_bytes = workspace
+        o.workspace_bytes = workspace + o.copied_bytes
         fakes = tensors_of(o.node)
         for fake, size in zip(fakes, sizes):
             index = graph.storage_by_key.get(storage_key(fake))

@@ -27,6 +27,7 @@ from .gradients import exact_hooks
 from .graphs import Pool, check_device
 from .guarded import NO_LOSS, GuardedStep, Untraced, refuse_global_hooks
 from .link import measure_link, parse_link, require_gpu, require_seconds
+from .measure import find_layouts
 from .measure import measure as measure_operations
 from .measure import signatures
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
@@ -392,6 +393,9 @@ class PlannedStep(nn.Module):
         distributed.refuse_sharded(self._state.module)  # again: the model may be sharded since
         if self._options.cuda_graph:
             check_device(device)
+
+        if not self._options.compile:
+            find_layouts(graph, device)
 
         def measure_and_solve():
             begin = time.perf_counter()

@@ -551,6 +551,30 @@ def test_gradients_that_share_a_storage(kind):
     assert len(set(storages)) == len(storages)
     model.zero_grad()
     _, peak = measure_peak(lambda: run(step, x, x), keep=[*model.parameters(), x])
+class NormOfTransposed(nn.Module):
+    """Batch norm of a transposed tensor: its kernel's result is contiguous, the trace's is not, and is viewed as it could not be."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.one, self.two, self.norm = nn.Linear(width, width), nn.Linear(width, width), nn.BatchNorm1d(width)
+
+    def forward(self, x):
+        for _ in range(4):
+            x = self.norm(torch.tanh(self.one(x)).transpose(1, 2)).transpose(1, 2)
+            x = self.two(x)
+        return x
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.8])
+@pytest.mark.parametrize("measure", [False, True])
+def test_a_kernel_whose_result_has_other_strides_than_the_trace_says(budget, measure):
+    model, x = NormOfTransposed(), torch.randn(8, 10, 16)
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, (x, x), budget, measure=measure)
+    assert any(o.strides for o in step.last.graph.operations)
+    assert_same_step(step, model, eager, squares, (x, x))
+    model.zero_grad()
+    _, peak = measure_peak(lambda: run(step, x, x), keep=[*model.parameters(), *model.buffers(), x])
     assert peak <= step.last.peak_bytes
 
 

@@ -22,7 +22,7 @@ from . import rng
 from .eager import as_eager, refuse_packed_sequences
 from .errors import CaptureError, PlanError
 from .graph import FOLDERS, is_tangent
-from .private import FakeTensor, FakeTensorMode, export_joint, pytree, renew_flat_weights
+from .private import FakeTensor, FakeTensorMode, export_joint, pytree, renew_flat_weights, telling_that_it_is_traced
 
 
 class LossModule(nn.Module):
@@ -242,6 +242,7 @@ def capture(model, loss, inputs, kwargs=None, device=None):
             tracing.enter_context(marks.following_modules())
             tracing.enter_context(marks)
             tracing.enter_context(as_eager(module))
+            tracing.enter_context(telling_that_it_is_traced())
             flat = _Flat(module)
             joint = export_joint(stack, flat, tuple(inputs), kwargs)
     except PlanError:

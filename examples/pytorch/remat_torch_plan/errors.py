@@ -10,6 +10,10 @@ class CaptureError(PlanError):
     """The step cannot be traced into one graph: the message has the module's path and the line."""
 
 
+class TooManyPlansError(PlanError):
+    """The step has been traced as often as it may be; a `PlannedStep` then runs such calls in eager PyTorch."""
+
+
 class BudgetError(PlanError):
     """No schedule within the budget exists, or none was found in time."""
 

@@ -23,7 +23,7 @@ from . import rng
 from .apply import apply_schedule, apply_with_gates
 from .distributed import refuse_subclass
 from .eager import as_eager
-from .errors import CaptureError, PlanError
+from .errors import CaptureError, PlanError, TooManyPlansError
 from .graph import FOLDERS, build, is_tangent, readable_path, tensors_of
 from .gradients import Call, Gates, through_gates
 from .graphs import CapturedStep
@@ -118,7 +118,7 @@ class GuardedStep:
             return self._trace_and_run(inputs, kwargs, automatic_dynamic_shapes=False)
         except Exception as error:
             if isinstance(error, TooManyTraces):
-                raise PlanError(
+                raise TooManyPlansError(
                     f"the step has been traced {_SETTINGS['recompile_limit']} times, since something that it reads changes again and "
                     "again, such as a probability or a size; expected a few values, or a tensor. TORCH_LOGS=recompiles names it"
                 ) from error

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """Every private name of PyTorch's that this package uses, and what for. A name that a version of PyTorch lacks is an error that
 names it; the other files of the package use PyTorch's public names alone. Tried with PyTorch 2.11 and 2.15."""
+import contextlib
 import importlib
+import logging
+import os
+import sys
 import types
 
 import torch
@@ -50,6 +54,9 @@ dynamo = _take("torch._dynamo", "traces a step and guards what it read")
 dynamo_config = _take("torch._dynamo.config", "settings of the trace")
 DynamoError = _take("torch._dynamo.exc.TorchDynamoException", "what Dynamo raises for a step that it cannot trace")
 TooManyTraces = _take("torch._dynamo.exc.FailOnRecompileLimitHit", "what Dynamo raises when it has traced a step too often")
+DataDependentShape = _take(
+    "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "what a trace raises for a shape that depends on values of tensors"
+)
 mark_static = _take("torch._dynamo.mark_static", "keeps sizes of inputs constants of the graph")
 aot_autograd = _take("torch._dynamo.backends.common.aot_autograd", "makes forward and backward graph of Dynamo's graph")
 compile_fx = _take("torch._inductor.compile_fx.compile_fx", "Inductor, for compile=True")
@@ -65,6 +72,7 @@ TracingContext = _take("torch._guards.TracingContext", "the meta data of the ste
 FakeTensor = _take("torch._subclasses.fake_tensor.FakeTensor", "a tensor without memory")
 FakeTensorMode = _take("torch._subclasses.fake_tensor.FakeTensorMode", "makes tensors without memory")
 
+NAMES["torch.compiler._is_compiling_flag"] = "tells a model that it is traced, so that it reads no values of tensors"
 pack_sequence = _take("torch._pack_padded_sequence", "packs a sequence, which a step refuses")
 
 # torch.compile's own partitioner. PyTorch before 2.15 has no door for a solver.
@@ -109,6 +117,37 @@ default_store = _take(
 )
 _before_forward = _take("torch.nn.parallel.DistributedDataParallel._pre_forward", "DDP's work before the model runs")
 _after_forward = _take("torch.nn.parallel.DistributedDataParallel._post_forward", "DDP's work after the model has run")
+
+
+@contextlib.contextmanager
+def telling_that_it_is_traced():
+    """While entered, `torch.compiler.is_compiling()` is true, as it is while Dynamo traces."""
+    before = look_up("torch.compiler._is_compiling_flag")
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+def install_output_hooks(module, reason):
+    """If `reason` is the lock under which models of transformers install hooks that collect hidden states: installs them. True if any were."""
+    capturing = sys.modules.get("transformers.utils.output_capturing")
+    install = getattr(capturing, "maybe_install_capturing_hooks", None)
+    if install is None or os.path.basename(capturing.__file__) not in reason:
+        return False
+    installed = False
+    for part in module.modules():
+        function = type(part).forward
+        while function is not None:
+            if getattr(getattr(function, "__code__", None), "co_filename", None) == capturing.__file__:
+                installed |= not getattr(part, "_output_capturing_hooks_installed", False)
+                install(part)
+            function = getattr(function, "__wrapped__", None)
+    return installed
+
+
+log_of_traces = logging.getLogger("torch._dynamo.convert_frame")  # says in five lines at each call that Dynamo has traced often enough
 
 
 def storage_key(tensor):

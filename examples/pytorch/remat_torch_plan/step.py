@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """A training step that keeps to a memory budget: `plan`, and the object that it returns."""
+import contextlib
 import copy
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -21,7 +23,7 @@ from .arguments import check_arguments, check_inputs
 from .capture import LossModule
 from .compare import compare_with_eager
 from .eager import has_recurrent_layers
-from .errors import BudgetError, CaptureError, PlanError, PlanWarning
+from .errors import BudgetError, CaptureError, PlanError, PlanWarning, TooManyPlansError
 from .frozen import FrozenStep
 from .gradients import exact_hooks
 from .graphs import Pool, check_device
@@ -31,7 +33,9 @@ from .measure import find_layouts
 from .measure import measure as measure_operations
 from .measure import signatures
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
-from .private import after_forward, before_forward, storage_key
+from .private import DataDependentShape, after_forward, before_forward, install_output_hooks, log_of_traces, storage_key
+
+_LOG = logging.getLogger("remat_torch_plan")
 
 
 def plan(
@@ -126,6 +130,18 @@ def plan(
     return step
 
 
+@contextlib.contextmanager
+def _quiet(wanted):
+    """While entered, Dynamo does not say in five lines at each call that it has traced often enough; a `PlanWarning` has said it."""
+    level = log_of_traces.level
+    if wanted:
+        log_of_traces.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log_of_traces.setLevel(level)
+
+
 def _load_as_model(step, state, prefix, *_):
     """Before a module around the step loads its state: the names that `state_dict` gives become those of the step's parts."""
     for name in [n for n in state if n.startswith(prefix)]:
@@ -203,6 +219,8 @@ class _State:
         self.steps = 0
         self.by_content = {}  # graph as text -> plan
         self.budget_bytes = 0  # the largest so far
+        self.seconds = 0.0  # of tracing, measuring and planning
+        self.runs_eagerly = False  # some calls do, since there are too many plans
 
 
 def _refuse_second_derivatives(_):
@@ -271,19 +289,41 @@ class PlannedStep(nn.Module):
         parallel = self._state.parallel
         if parallel is not None:
             inputs, kwargs = before_forward(parallel, inputs, kwargs)
-        with exact_hooks():
-            loss = self._traced_by(lambda traced: traced(*inputs, **kwargs))
-        if loss is None:
-            raise PlanError(NO_LOSS)
-        loss.grad_fn.register_prehook(_refuse_second_derivatives)
+        try:
+            with exact_hooks(), _quiet(self._state.runs_eagerly):
+                loss = self._traced_by(lambda traced: traced(*inputs, **kwargs))
+            if loss is None:
+                raise PlanError(NO_LOSS)
+            loss.grad_fn.register_prehook(_refuse_second_derivatives)
+        except TooManyPlansError as error:
+            self._warn_of_eager(error)
+            loss = self._state.module(*inputs, **kwargs)
         return loss if parallel is None else after_forward(parallel, loss)
+
+    def _warn_of_eager(self, error):
+        state = self._state
+        if not state.runs_eagerly:
+            state.runs_eagerly = True
+            warnings.warn(
+                f"{error}. There are {len(self.plans)} plans, which took {state.seconds:.0f} s; other arguments run in eager PyTorch from here "
+                "on, with no plan and no budget. Fewer lengths, as by pad_to_multiple_of, have plans for all",
+                PlanWarning,
+                stacklevel=2,
+            )
 
     def _traced_by(self, call):
         state = self._state
         refuse_global_hooks()
         try:
             return call(state.traced)
+        except DataDependentShape as error:
+            raise CaptureError(
+                f"the step's shapes depend on the values of tensors, as of an image grid: {str(error).splitlines()[0]:.200}; compute them "
+                "outside the step, and pass them as numbers or as tensors of fixed shapes"
+            ) from None
         except Untraced as error:
+            if install_output_hooks(state.module, str(error)):
+                return self._traced_by(call)
             if self._options.compile:
                 raise CaptureError(f"torch.compile cannot trace the step: {error}") from error
             reason = str(error)
@@ -414,6 +454,17 @@ class PlannedStep(nn.Module):
             found = distributed.plan_once(graph, content, options, measure_and_solve, self._options.same_plan)
             found.capture_seconds = capture_seconds
             self._state.by_content[content] = found
+            self._state.seconds += capture_seconds + found.measure_seconds + found.plan_seconds
+            _LOG.info(
+                "plan %d: %s of %s, %+.2f %% time (%s), %d operations; %.1f s for all plans so far",
+                len(self._state.by_content),
+                bytes_in_words(found.peak_bytes),
+                bytes_in_words(found.baseline_bytes),
+                100 * found.schedule.overhead,
+                found.schedule.status,
+                len(graph.operations),
+                self._state.seconds,
+            )
             if found.seeded:
                 warnings.warn(
                     "the plan changes the order of random operations, so each has a seed of its own: their numbers differ from eager "

@@ -131,3 +131,15 @@ def test_named_arguments():
 
     graph = remat_torch_plan.export(Model(3, 3), loss, (torch.randn(2, 3),), kwargs={"scale": torch.randn(3)})
     assert len([s for s in graph.storages if s.kind == "input"]) == 2
+
+
+def test_a_model_is_told_that_it_is_traced():
+    class ReadsValues(nn.Linear):
+        def forward(self, x):
+            if not torch.compiler.is_compiling() and bool((x > 100).any()):
+                x = x.clamp(max=100)
+            return super().forward(x)
+
+    graph = remat_torch_plan.export(ReadsValues(4, 4), squares, (torch.randn(2, 4),))
+    assert graph.operations
+    assert not torch.compiler.is_compiling()

@@ -210,3 +210,19 @@ def test_a_step_is_a_module():
     assert not any(m.training for m in model.modules())
     assert "1 plan" in repr(step)
     assert "Sequential" in repr(step)
+
+
+def test_hidden_states_that_transformers_collects():
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("transformers.utils.output_capturing")
+    model = gpt2(transformers)
+    model.config.output_hidden_states = True
+    batch = {"input_ids": torch.randint(0, 50, (2, 8))}
+    batch["labels"] = batch["input_ids"]
+    eager = copy.deepcopy(model)
+    step = remat_torch_plan.plan(model, lambda m, **b: m(**b).loss + m(**b).hidden_states[1].mean(), (), 1.0, kwargs=batch, work=1000)
+    torch.manual_seed(1)
+    loss = step(**batch)
+    torch.manual_seed(1)
+    expected = eager(**batch).loss + eager(**batch).hidden_states[1].mean()
+    assert torch.equal(loss, expected)

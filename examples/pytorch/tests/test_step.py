@@ -2,6 +2,7 @@
 """The planned step against eager PyTorch: equal bit for bit, within its budget, under everything that training does."""
 import copy
 import re
+import warnings
 
 import pytest
 import torch
@@ -900,6 +901,38 @@ def test_checkpoints_by_name():
     optimizer.step()
     assert get_model_state_dict(step).keys() == model.state_dict().keys()
     assert get_optimizer_state_dict(step, optimizer)["state"].keys() == dict(model.named_parameters()).keys()
+
+
+def test_more_lengths_than_plans_run_eagerly(monkeypatch, caplog):
+    from remat_torch_plan import guarded
+
+    monkeypatch.setitem(guarded._SETTINGS, "recompile_limit", 2)
+    model, loss, inputs = CASES["chain"]()
+    eager = copy.deepcopy(model)
+    with caplog.at_level("INFO", "remat_torch_plan"):
+        step = plan(model, loss, inputs, 1.0)
+        assert_same_step(step, model, eager, loss, (inputs[0][:90], inputs[1][:90]))
+    assert [r.getMessage().split(":")[0] for r in caplog.records if r.name == "remat_torch_plan"] == ["plan 1", "plan 2"]
+    with pytest.warns(remat_torch_plan.PlanWarning, match="There are 2 plans, .* run in eager PyTorch"):
+        step(inputs[0][:80], inputs[1][:80])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", remat_torch_plan.PlanWarning)  # once
+        for count in (80, 70, 90):
+            assert_same_step(step, model, eager, loss, (inputs[0][:count], inputs[1][:count]))
+    assert len(step.plans) == 2
+
+
+def test_a_raw_error_of_the_trace_becomes_one_line():
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    step = plan(*CASES["chain"](), 1.0)
+
+    def fails(_):
+        raise GuardOnDataDependentSymNode(None, "Could not guard on data-dependent expression Eq(u0, 0)\nand a hundred lines")
+
+    with pytest.raises(CaptureError, match=r"shapes depend on the values of tensors.*Eq\(u0, 0\); compute them outside") as caught:
+        step._traced_by(fails)
+    assert "\n" not in str(caught.value)
 
 
 def test_bytes_in_words():

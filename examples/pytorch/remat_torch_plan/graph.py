@@ -482,7 +482,7 @@ class _Builder:
                         node.meta["val"] = value
                 self.resident(node, "input")
         if len(tangents) != 1 and not (self.several and tangents):
-            raise CaptureError(f"one loss can be planned; the graph has {len(tangents)} outputs that need a gradient")
+            raise CaptureError(_say_what_needs_gradients(self.losses, len(tangents)))
         for node in self.order(tangents):
             if node is tangents[0]:
                 self.add_tangent(tangents)
@@ -679,6 +679,20 @@ def _where(node):
     mark = _mark(node)
     text = f" in module '{mark['module']}'" if mark.get("module") else ""
     return text + (f" ({mark['line']})" if mark.get("line") else "")
+
+
+def _say_what_needs_gradients(outputs, count):
+    """One line about a step with several results that need a gradient: mostly values that a module keeps. Names the lines that made them."""
+    made = []
+    for node in outputs:
+        lines = re.findall(r'File "([^"]*)", line \d+, in [^\n]*\n([^\n]*)', node.meta.get("stack_trace") or "")
+        code = [text.strip() for path, text in lines if not path.startswith(FOLDERS)]
+        made.append(f"{list(node.meta['val'].shape)}{_where(node)}" + (f": `{code[-1]}`" if code else ""))
+    return (
+        f"one loss can be planned; the graph has {count} outputs that need a gradient, the loss and what a module or a hook keeps: {', '.join(made)}. "
+        "Put None or value.detach() in the place of a kept value after its last use in the step; for the old weight_norm and spectral_norm take "
+        "torch.nn.utils.parametrizations, for pruning prune.remove"
+    )
 
 
 def _title(node):

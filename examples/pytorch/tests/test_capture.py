@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from nets import Chain, Images, classes, classify, images, parts
 from torch import nn
 
+import remat_torch_plan
 from remat_torch_plan import CaptureError
 from remat_torch_plan.capture import LossModule, capture
 
@@ -220,3 +221,28 @@ def test_capture_without_gradient_mode():
     with torch.no_grad():
         taken = captured(Chain(), classify, (torch.randn(8, 16), classes(8)))
     assert len(taken.graph_module.graph.find_nodes(op="placeholder")) > 0
+
+
+class KeepsItsLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.aux = nn.Linear(4, 4), None
+
+    def forward(self, x):
+        self.aux = self.linear(x).square().mean()
+        return self.linear(x)
+
+
+def test_a_value_that_a_module_keeps_is_named_with_a_way_out():
+    model, x = KeepsItsLoss(), torch.randn(3, 4)
+    with pytest.raises(CaptureError, match=r"`self.aux = self.linear\(x\).*Put None or value.detach\(\)") as caught:
+        remat_torch_plan.plan(model, lambda m, x: m(x).mean() + m.aux, (x,), 1.0, work=1000)
+    assert "\n" not in str(caught.value)
+
+    def loss(m, x):
+        value = m(x).mean() + m.aux
+        m.aux = None  # the way out
+        return value
+
+    step = remat_torch_plan.plan(model, loss, (x,), 1.0, work=1000)
+    assert torch.equal(step(x), loss(model, x))

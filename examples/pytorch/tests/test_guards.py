@@ -83,7 +83,7 @@ def test_the_probability_of_dropout():
 
 def test_a_number_that_would_need_a_plan_in_every_step(monkeypatch):
     monkeypatch.setitem(guarded._SETTINGS, "recompile_limit", 3)
-    with pytest.raises(PlanError, match="traced 3 times.*TORCH_LOGS=recompiles"):
+    with pytest.warns(PlanWarning, match="traced 3 times.*TORCH_LOGS=recompiles.*in eager PyTorch"):
         assert_follows(lambda m, i: setattr(m.dropout, "p", 0.1 + 0.1 * i), steps=6)
 
 

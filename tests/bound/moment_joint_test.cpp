@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "remat/bound/detail/joint_branch_and_bound.hpp"
 #include "remat/bound/detail/moment_program.hpp"
 #include "remat/bound/detail/moment_relations.hpp"
-#include "remat/bound/detail/moment_tree.hpp"
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/id.hpp"
@@ -97,7 +97,7 @@ search_end branch_to_the_end(const problem& p, const std::vector<std::uint32_t>&
   const double unit = std::ldexp(1.0, 11 - std::ilogb(p.graph().needed_time));
   moment_program program(p.graph(), p.budget(), moments, unit);
   if (!program.fits()) return {std::numeric_limits<double>::infinity(), false};
-  moment_tree tree(program);
+  joint_branch_and_bound tree(program);
   tree.set_cutoff(cutoff * unit);
   REQUIRE(tree.bound_root(unlimited, {}));
   if (!tree.ended()) REQUIRE(tree.branch(unlimited, {}));

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "remat/bound/detail/joint_branch_and_bound.hpp"
 #include "remat/bound/detail/moment_peaks.hpp"
 #include "remat/bound/detail/moment_program.hpp"
-#include "remat/bound/detail/moment_tree.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -21,9 +21,9 @@ namespace REMAT_NAMESPACE::detail {
 /// A lower bound on the recomputation of schedules from several moments, with whole tensors at all of them together.
 ///
 /// The schedules, seen at the moments, are the solutions of a linear program over 0 and 1 (`moment_program`), which
-/// branch and bound solves (`moment_tree`). When its solution, run as it says, breaks the budget at some first run,
-/// that becomes a moment, and the search begins again with the larger program. As long as that is so, each program
-/// gets no more work than its own root has taken, times a factor.
+/// branch and bound solves (`joint_branch_and_bound`). When its solution, run as it says, breaks the budget at some
+/// first run, that becomes a moment, and the search begins again with the larger program. As long as that is so, each
+/// program gets no more work than its own root has taken, times a factor.
 ///
 /// The search may be stopped at any time and goes on where it was. Proofs: docs/bounds.md, section 12. Deterministic
 /// unless `stop` ends it.
@@ -60,7 +60,7 @@ class moment_joint {
   static constexpr std::size_t max_moments = 12;
   static constexpr double branching_share = 4;  // a multiple of the root's work, before another moment is looked for
 
-  /// A power of two. Costs should add up to some thousand: see `boxed_program`.
+  /// A power of two. Costs should add up to some thousand: see `bounded_dual_simplex`.
   [[nodiscard]] static double unit_of(double time) {
     return time > 0 ? std::ldexp(1.0, std::min(11 - std::ilogb(time), 1000)) : 1.0;
   }
@@ -123,7 +123,7 @@ class moment_joint {
       ended_ = true;
       return;
     }
-    tree_ = std::make_unique<moment_tree>(*program_);
+    tree_ = std::make_unique<joint_branch_and_bound>(*program_);
     phase_ = phase::root;
   }
 
@@ -144,7 +144,7 @@ class moment_joint {
   std::vector<std::uint32_t> moments_;
   double unit_;
   std::unique_ptr<moment_program> program_;
-  std::unique_ptr<moment_tree> tree_;
+  std::unique_ptr<joint_branch_and_bound> tree_;
   phase phase_ = phase::root;
   double best_ = 0, cutoff_ = std::numeric_limits<double>::infinity();
   bool ended_ = false;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "remat/bound/detail/moment_relations.hpp"
-#include "remat/mip/detail/boxed_program.hpp"
+#include "remat/mip/detail/bounded_dual_simplex.hpp"
 #include "remat/problem/flat_graph.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -52,7 +52,7 @@ class moment_program {
   }
 
   [[nodiscard]] bool fits() const noexcept { return fits_; }
-  [[nodiscard]] boxed_program& rows() noexcept { return rows_; }
+  [[nodiscard]] bounded_dual_simplex& rows() noexcept { return rows_; }
   [[nodiscard]] const std::vector<std::uint32_t>& moments() const noexcept { return moments_; }
   [[nodiscard]] const std::vector<memory>& memories() const noexcept { return memories_; }
   /// True if the bytes of tensor t are so few at moment i that they do not count: it is held there at no price.
@@ -251,7 +251,7 @@ class moment_program {
   std::vector<std::uint32_t> moments_;
   double unit_;
   bool fits_ = true;
-  boxed_program rows_;
+  bounded_dual_simplex rows_;
   std::vector<std::vector<std::uint8_t>> sides_;  // each operation's sides, by moments
   std::vector<std::vector<value>> waits_, held_;  // values of each operation, and of each tensor, by moments
   std::vector<memory> memories_;                  // each moment's memory

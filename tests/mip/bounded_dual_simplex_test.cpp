@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/mip/detail/boxed_program.hpp"
+#include "remat/mip/detail/bounded_dual_simplex.hpp"
 
 #include <doctest/doctest.h>
 
@@ -45,8 +45,8 @@ dense random_program(std::mt19937_64& engine, std::size_t columns, std::size_t r
   return d;
 }
 
-boxed_program program_of(const dense& d) {
-  boxed_program p;
+bounded_dual_simplex program_of(const dense& d) {
+  bounded_dual_simplex p;
   for (std::size_t c = 0; c < d.cost.size(); ++c) p.add_column(d.lower[c], d.upper[c], d.cost[c]);
   for (std::size_t r = 0; r < d.rows.size(); ++r) {
     std::vector<sparse_entry> entries;
@@ -139,24 +139,24 @@ TEST_CASE("the least cost is that of the best vertex, also after rows are added 
   for (std::uint64_t seed = 0; seed < (is_long ? 5000U : 250U); ++seed) {
     std::mt19937_64 engine(seed);
     dense d = random_program(engine, 2 + engine() % 4, 1 + engine() % 4, seed % 2);
-    boxed_program p = program_of(d);
+    bounded_dual_simplex p = program_of(d);
     for (int change = 0; change < 6; ++change) {
       INFO("seed ", seed, " change ", change);
       const double least = least_cost(d);
-      const boxed_program::outcome end = p.solve(1e6, {});
+      const bounded_dual_simplex::outcome end = p.solve(1e6, {});
       if (least == infinity) {
         ++empty;
-        CHECK(end == boxed_program::outcome::beyond);
+        CHECK(end == bounded_dual_simplex::outcome::beyond);
       } else {
         costly += least > 0;
-        REQUIRE(end == boxed_program::outcome::optimal);
+        REQUIRE(end == bounded_dual_simplex::outcome::optimal);
         REQUIRE(p.safe_bound() <= least);
         REQUIRE(p.safe_bound() >= least - 1e-3);
         double cost = 0;
         for (std::uint32_t c = 0; c < d.cost.size(); ++c) cost += d.cost[c] * p.value(c);
         REQUIRE(cost <= least + 1e-3);
         if (least >= 1) {
-          CHECK(p.solve(least / 2, {}) == boxed_program::outcome::beyond);
+          CHECK(p.solve(least / 2, {}) == bounded_dual_simplex::outcome::beyond);
           CHECK(p.safe_bound() >= least / 2);
         }
       }
@@ -188,7 +188,7 @@ TEST_CASE("any multipliers prove a bound that no solution is below") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     std::mt19937_64 engine(seed);
     const dense d = random_program(engine, 4, 4, seed % 2);
-    boxed_program p = program_of(d);
+    bounded_dual_simplex p = program_of(d);
     const double least = least_cost(d);
     for (int k = 0; k < 20; ++k) {
       std::vector<double> y;
@@ -204,14 +204,14 @@ TEST_CASE("any multipliers prove a bound that no solution is below") {
 TEST_CASE("a stopped search has a proven bound, and goes on") {
   std::mt19937_64 engine(7);
   const dense d = random_program(engine, 120, 90, false);
-  boxed_program whole = program_of(d), stopped = program_of(d);
+  bounded_dual_simplex whole = program_of(d), stopped = program_of(d);
   const auto end = whole.solve(1e6, {});
-  REQUIRE(end != boxed_program::outcome::failed);
+  REQUIRE(end != bounded_dual_simplex::outcome::failed);
   std::uint64_t limit = 0;
   int stops = 0;
   for (;; ++stops) {
     stopped.limit_work(limit += 20000);
-    if (stopped.solve(1e6, {}) != boxed_program::outcome::stopped) break;
+    if (stopped.solve(1e6, {}) != bounded_dual_simplex::outcome::stopped) break;
     CHECK(stopped.safe_bound() <= whole.safe_bound() + 1e-3);
   }
   CHECK(stops > 0);

@@ -91,7 +91,7 @@ class number_queue {
 /// the pivot is in a shortest row, in its shortest column whose entry is not small beside the row's largest. An
 /// exchange adds a factor (product form of the inverse). To solve takes time by what is not 0. Nothing is guaranteed
 /// about rounding: what follows from a solution must be checked.
-class basis_factors {
+class sparse_lu {
  public:
   /// Factors the matrix whose column at position p is `column_of(p)`, a range of `sparse_entry`. Returns the positions
   /// that depend on others, paired with rows without a pivot: if there are any, nothing is factored.

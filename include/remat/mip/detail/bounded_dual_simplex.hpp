@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/mip/detail/basis_factors.hpp"
+#include "remat/mip/detail/sparse_lu.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -26,7 +26,7 @@ namespace REMAT_NAMESPACE::detail {
 /// The method calculates in floating point and promises nothing. `safe_bound` does: whatever the multipliers are, it
 /// never exceeds the least cost of the program with the coefficients as they are stored.
 /// \cite neumaier2004safe
-class boxed_program {
+class bounded_dual_simplex {
  public:
   enum class outcome : std::uint8_t {
     optimal,  ///< no row is violated by more than the tolerance
@@ -623,7 +623,7 @@ class boxed_program {
   std::vector<std::uint32_t> position_, slack_position_;  // each column's and slack's position in the basis, or none
   std::vector<std::uint8_t> is_at_upper_;
   std::vector<double> reduced_, slack_reduced_, basic_value_, weight_;
-  basis_factors factors_;
+  sparse_lu factors_;
   bool is_factored_ = false, are_values_current_ = true;
   // The present iteration.
   sparse_vector multiplier_, rhs_, row_, alpha_, direction_;

@@ -14,7 +14,7 @@
 
 #include "remat/bound/detail/cover_cuts.hpp"
 #include "remat/bound/detail/moment_program.hpp"
-#include "remat/mip/detail/boxed_program.hpp"
+#include "remat/mip/detail/bounded_dual_simplex.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -26,9 +26,9 @@ namespace REMAT_NAMESPACE::detail {
 /// columns have raised so far, or by a few iterations of each side.
 ///
 /// The search may be stopped at any time and goes on where it was. Costs are in the program's unit.
-class moment_tree {
+class joint_branch_and_bound {
  public:
-  explicit moment_tree(moment_program& p)
+  explicit joint_branch_and_bound(moment_program& p)
       : program_(p), rows_(p.rows()), first_cut_(static_cast<std::uint32_t>(rows_.num_rows())) {
     for (const moment_program::memory& m : p.memories()) {
       cuts_.emplace_back(m.bytes, m.room);
@@ -57,12 +57,12 @@ class moment_tree {
     while (!is_root_done_) {
       const auto end = rows_.solve(cutoff_, stop);
       bound_ = std::max(bound_, rows_.safe_bound());
-      if (end == boxed_program::outcome::stopped) return false;
+      if (end == bounded_dual_simplex::outcome::stopped) return false;
       if (bound_ >= cutoff_) {
         is_ended_ = is_root_done_ = true;
         return true;
       }
-      if (end == boxed_program::outcome::failed) {
+      if (end == bounded_dual_simplex::outcome::failed) {
         is_root_done_ = true;
         break;
       }
@@ -106,8 +106,8 @@ class moment_tree {
     std::vector<std::uint32_t> fixed;
     apply(fixed);
     auto end = rows_.solve(cutoff_, stop);
-    if (end == boxed_program::outcome::stopped) return false;
-    while (end == boxed_program::outcome::optimal) {
+    if (end == bounded_dual_simplex::outcome::stopped) return false;
+    while (end == bounded_dual_simplex::outcome::optimal) {
       keep_values(values_);
       std::uint32_t nearest = none;
       double most = -1;
@@ -125,17 +125,17 @@ class moment_tree {
       if (group_.size() > 1) {
         for (const std::uint32_t c : group_) fix(c, values_[c] > 0.5);
         end = rows_.solve(cutoff_, stop);
-        if (end != boxed_program::outcome::beyond) continue;
+        if (end != bounded_dual_simplex::outcome::beyond) continue;
         for (const std::uint32_t c : group_) rows_.set_bounds(c, 0, 1);
       }
       const bool up = values_[nearest] >= 0.5;
       fix(nearest, up);
       end = rows_.solve(cutoff_, stop);
-      if (end != boxed_program::outcome::beyond) continue;
+      if (end != bounded_dual_simplex::outcome::beyond) continue;
       fix(nearest, !up);
       end = rows_.solve(cutoff_, stop);
     }
-    return end != boxed_program::outcome::stopped;
+    return end != bounded_dual_simplex::outcome::stopped;
   }
   /// The values of all columns: in the best leaf if branching has ended with one, else in the last dive, if there was
   /// one.
@@ -242,10 +242,10 @@ class moment_tree {
     choice c;
     for (int round = 0;; ++round) {
       const auto end = rows_.solve(limit(), stop);
-      if (end == boxed_program::outcome::stopped) return false;
+      if (end == bounded_dual_simplex::outcome::stopped) return false;
       now.bound = std::max(now.bound, rows_.safe_bound());
       if (now.bound >= limit()) break;
-      if (end == boxed_program::outcome::failed) {
+      if (end == bounded_dual_simplex::outcome::failed) {
         given_up_ = std::min(given_up_, now.bound);
         break;
       }
@@ -322,9 +322,9 @@ class moment_tree {
       now.fixed.push_back(fixed);
       rows_.set_bounds(fixed / 2, fixed % 2, fixed % 2);
       const auto end = rows_.solve(limit(), stop);
-      if (end == boxed_program::outcome::stopped) return false;
+      if (end == bounded_dual_simplex::outcome::stopped) return false;
       now.bound = std::max(now.bound, rows_.safe_bound());
-      if (now.bound >= limit() || end == boxed_program::outcome::failed) {
+      if (now.bound >= limit() || end == bounded_dual_simplex::outcome::failed) {
         if (now.bound < limit()) given_up_ = std::min(given_up_, now.bound);
         best = {};
         return true;
@@ -358,7 +358,7 @@ class moment_tree {
       rows_.set_bounds(c.column, value, value);
       changed_.push_back(c.column);
       const auto end = rows_.solve(limit(), stop, try_iterations);
-      if (end == boxed_program::outcome::stopped && (rows_.is_out_of_work() || (stop && stop()))) return false;
+      if (end == bounded_dual_simplex::outcome::stopped && (rows_.is_out_of_work() || (stop && stop()))) return false;
       c.sides[value] = std::max(now.bound, rows_.safe_bound());
       const double rise = std::min(c.sides[value] - now.bound, room_above(now.bound)) / (value == 1 ? 1 - x : x);
       for (record* r : {&history_[c.column], &all_}) {
@@ -371,7 +371,7 @@ class moment_tree {
   }
 
   moment_program& program_;
-  boxed_program& rows_;
+  bounded_dual_simplex& rows_;
   std::uint32_t first_cut_;             // the rows from it on are cuts
   std::vector<cover_cuts> cuts_;        // each moment's cuts
   std::vector<std::uint32_t> columns_;  // the columns of tensors held, and of operations that run or have not run

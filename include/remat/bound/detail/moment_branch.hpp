@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "remat/bound/detail/moment_cut.hpp"
-#include "remat/core/detail/directed_rounding.hpp"
+#include "remat/bound/detail/price_search.hpp"
 #include "remat/core/id.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -100,60 +100,26 @@ class search {
     for (std::size_t i = 0; i < cut_.num_candidates(); ++i)
       if (cut_.fixed(i) == moment_cut::fixing::resident) free_bytes -= cut_.candidate_bytes(i);
     if (free_bytes < 0) return infinity;
-    moment_choice right{cut_.total_time(), 0};  // fits
-    if (cut_.has_unrepeatable()) {
-      const std::int64_t least = cut_.least_bytes(stop_);
-      ++best_.flows;
-      if (least > free_bytes) return infinity;
-      if (!cut_.complete()) return 0;
-      right = cut_.choice();
-    }
-    const double bound = cut_.price(0, stop_);
-    ++best_.flows;
-    if (!cut_.complete()) return bound;
-    if (bound > 1.5 * cut_.total_cost()) return infinity;  // an absent tensor cannot be computed
-    const moment_choice left = cut_.choice();
-    if (left.bytes <= free_bytes) {
-      take(left);
-      return bound;
-    }
-    remember(left_);
+    price_search search(cut_, free_bytes, n.price, max_flows);
     right_.assign(cut_.num_candidates(), 0);
-    const double raised = raise_bound(n, free_bytes, bound, left, right);
-    n.branch = largest_difference();
-    return raised;
-  }
-
-  /// Searches for the best price between those of `left`, which exceeds the free bytes, and `right`, which fits into
-  /// them. Returns the bound at that price.
-  double raise_bound(node& n, std::int64_t free_bytes, double bound, moment_choice left, moment_choice right) {
-    for (int flow = 0; flow < max_flows && left.bytes > right.bytes; ++flow) {
-      const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
-      const double upper = left.time + meet * static_cast<double>(left.bytes - free_bytes);
-      if (upper <= bound + tolerance_ || bound >= best_.upper - tolerance_) break;
-      const double at = std::min(flow == 0 && n.price > 0 ? n.price : meet, cut_.highest_price());
-      const double cost = cut_.price(at, stop_);
+    double bound = 0;
+    while (search.run_flow(bound + tolerance_, stop_)) {
       ++best_.flows;
-      const double value = less_rent(cost, at, free_bytes);
-      if (value > bound) {
-        bound = value;
-        n.price = at;
+      if (search.value() > bound) {
+        bound = search.value();
+        if (search.price() > 0) n.price = search.price();
       }
+      // All choices cost at most `total_cost()`: otherwise an absent tensor cannot be computed.
+      if (search.is_infeasible() || bound > 1.5 * cut_.total_cost()) return infinity;
       if (!cut_.complete() || absent_is_resident()) break;
-      const moment_choice c = cut_.choice();
-      if (c.bytes > free_bytes) {
-        if (flow > 0 && c.bytes >= left.bytes) break;
-        left = c;
-        remember(left_);
-        cut_.keep();
-        if (at >= cut_.highest_price()) break;
-      } else {
-        take(c);
+      if (search.new_left()) remember(left_);
+      if (search.fits()) {
+        take(cut_.choice());
         remember(right_);
-        if (c.bytes == free_bytes || (flow > 0 && c.time >= right.time)) break;
-        right = c;
       }
+      if (bound >= best_.upper - tolerance_) break;
     }
+    if (search.left().bytes > free_bytes) n.branch = largest_difference();
     return bound;
   }
 

@@ -14,7 +14,7 @@
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/detail/moment_relations.hpp"
-#include "remat/core/detail/directed_rounding.hpp"
+#include "remat/bound/detail/price_search.hpp"
 #include "remat/core/id.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -140,49 +140,19 @@ class search {
     piece x;
     cut_.at(s);
     const std::int64_t free_bytes = budget_ - cut_.working_set();
-    moment_choice right{cut_.total_time(), 0};
-    if (cut_.has_unrepeatable()) {
-      (void)cut_.least_bytes(stop_);
+    if (!cut_.has_unrepeatable()) x.high.runs = cut_.possible_runs();
+    price_search search(cut_, free_bytes, start, max_price_flows);
+    while (search.run_flow(x.value + options_.tolerance, stop_)) {
       ++flows_;
-      if (!cut_.complete()) return x;
-      right = cut_.choice();
-      x.high = present_choice();
-    } else {
-      x.high.runs = cut_.possible_runs();
-    }
-    x.value = cut_.price(0, stop_);
-    ++flows_;
-    if (!cut_.complete()) return x;
-    moment_choice left = cut_.choice();
-    x.low = present_choice();
-    if (left.bytes <= free_bytes) return x;
-    for (int flow = 0; flow < max_price_flows && left.bytes > right.bytes; ++flow) {
-      const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
-      const double upper = left.time + meet * static_cast<double>(left.bytes - free_bytes);
-      if (upper <= x.value + options_.tolerance) break;
-      const double at = std::min(flow == 0 && start > 0 ? start : std::max(0.0, meet), cut_.highest_price());
-      const double value = less_rent(cut_.price(at, stop_), at, free_bytes);
-      ++flows_;
-      if (value > x.value) {
-        x.value = value;
-        x.price = at;
+      if (search.value() > x.value) {
+        x.value = search.value();
+        x.price = search.price();
       }
-      if (!cut_.complete()) break;
-      const moment_choice c = cut_.choice();
-      if (c.bytes > free_bytes) {
-        if (flow > 0 && c.bytes >= left.bytes) break;  // only rounding lies between the two lines
-        left = c;
-        x.low = present_choice();
-        cut_.keep();
-        if (at >= cut_.highest_price()) break;
-      } else {
-        if (flow > 0 && c.time >= right.time && c.bytes >= right.bytes) break;
-        right = c;
-        x.high = present_choice();
-        if (c.bytes == free_bytes) break;
-      }
+      if (search.new_left()) x.low = present_choice();
+      if (search.new_right()) x.high = present_choice();
     }
-    if (left.bytes > right.bytes)
+    const moment_choice &left = search.left(), &right = search.right();
+    if (left.bytes > std::max(free_bytes, right.bytes))
       x.share = std::clamp(
           static_cast<double>(free_bytes - right.bytes) / static_cast<double>(left.bytes - right.bytes), 0.0, 1.0);
     return x;

@@ -13,6 +13,7 @@
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/bound/detail/price_search.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/problem/detail/listed_order.hpp"
@@ -283,33 +284,19 @@ class budget_search {
   void search_price(std::uint32_t k, double price, moment_choice left, moment_choice right) {
     const std::int64_t free_bytes = budget_ - cut_.working_set();  // ≥ 0, since all working sets fit
     double fitting_price = -1;
-    for (int flow = 0; flow < max_flows && left.bytes > right.bytes; ++flow) {
-      const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
-      const double upper = left.time + meet * static_cast<double>(left.bytes - free_bytes);
-      if (upper <= std::max(best_.value, reached_) + tolerance_) {
-        if (flow == 0) reached_ = upper;
-        break;
-      }
-      const double at = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
-      const double cost = cut_.price(at, stop_);
+    bool is_first = true;
+    price_search search(cut_, free_bytes, left, right, price, max_flows);
+    reached_ = search.most();
+    while (search.run_flow(best_.value + tolerance_, stop_)) {
+      const double at = search.price(), value = search.value();
       ++flows_;
-      const double value = less_rent(cost, at, free_bytes);
-      state_.lines.push_back({k, at, sum_below(cost, product_below(at, number_below(cut_.working_set())))});
+      state_.lines.push_back({k, at, sum_below(search.cost(), product_below(at, number_below(cut_.working_set())))});
       if (value > best_.value) best_ = {k, at, value, fitting_price};
-      reached_ = flow == 0 ? value : std::max(reached_, value);
-      if (!cut_.complete()) break;
-      const moment_choice c = cut_.choice();
-      if (c.bytes > free_bytes) {
-        if (c.bytes >= left.bytes && flow > 0) break;  // only rounding lies between the two lines
-        left = c;
-        cut_.keep();
-        if (at >= cut_.highest_price()) break;
-      } else {
-        fitting_price = at;
-        if (best_.moment == k) best_.fitting_price = at;
-        if (c.bytes == free_bytes || (c.time >= right.time && flow > 0)) break;
-        right = c;
-      }
+      reached_ = is_first ? value : std::max(reached_, value);
+      is_first = false;
+      if (!search.fits()) continue;
+      fitting_price = at;
+      if (best_.moment == k) best_.fitting_price = at;
     }
   }
 

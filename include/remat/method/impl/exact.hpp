@@ -14,6 +14,7 @@
 
 #include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/bound/detail/price_search.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
@@ -227,27 +228,15 @@ class backward_search : private backward_states<backward_search>, public search_
     // A choice of all tensors pays at most all rates.
     moment_choice left{cut_.total_cost() - cut_.total_time(), 0}, right{cut_.total_time(), 0};
     for (std::size_t c = 0; c < cut_.num_candidates(); ++c) left.bytes += cut_.candidate_bytes(c);
-    double price = start;
-    for (int flow = 0; flow < flows && left.bytes > std::max(room, right.bytes); ++flow) {
-      const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
-      const double most = least + left.time + meet * static_cast<double>(left.bytes - room);
-      if (flow > 0 && most <= std::max(value, x.remaining) * (1 + 1e-9)) break;
-      price = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
-      if (!(price > 0)) break;
+    price_search search(cut_, room, left, right, start, flows);
+    // The first flow is run in any case: which anchor is the better one is told by it.
+    for (double level = -std::numeric_limits<double>::infinity(); search.run_flow(level, stop);
+         level = std::max(value, x.remaining) * (1 + 1e-9) - least) {
       ++cuts_;
-      const double bound = sum_below(least, less_rent(cut_.price(price, stop), price, room));
+      const double bound = sum_below(least, search.value());
       if (bound > value) {
         value = bound;
-        start = price;
-      }
-      if (!cut_.complete()) break;
-      const moment_choice c = cut_.choice();
-      if (c.bytes > room) {
-        if (flow > 0 && c.bytes >= left.bytes) break;
-        left = c;
-      } else {
-        if (c.bytes == room || (flow > 0 && c.time >= right.time)) break;
-        right = c;
+        start = search.price();
       }
     }
     x.remaining = std::max(x.remaining, value);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/bound/detail/price_search.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
@@ -16,46 +18,25 @@ namespace REMAT_NAMESPACE::detail {
 
 namespace rerun_limit_search {
 
-/// The search for the best price of a byte at one moment: the bound is concave in the price.
-class price_search {
- public:
-  price_search(moment_cut& cut, double free_bytes, double enough, run_clock& clock)
-      : cut_(cut), free_bytes_(free_bytes), enough_(enough), clock_(clock) {}
-
-  /// Climbs from `price` by smaller and smaller factors, and returns the best bound. Ends above `enough`.
-  double climb(double& price) {
-    price_ = std::min(price, cut_.highest_price());
-    best_ = at(price_);
-    for (const double factor : {4.0, 1.6, 1.15, 1.04})
-      if (!walk(factor)) (void)walk(1 / factor);
-    price = price_;
-    return std::max(best_, 0.0);
-  }
-
- private:
-  double at(double price) {
-    if (clock_.should_stop()) return 0;
-    const double cost = cut_.price(price, [&] { return clock_.should_stop(); });
-    clock_.work(work_of::flow);  // afterwards, since the last work of the limit is for this flow
-    return cost - price * free_bytes_;
-  }
-  /// Multiplies the price as long as the bound rises. Returns false if it does not rise at all.
-  bool walk(double factor) {
-    for (int i = 0; i < 12 && best_ <= enough_; ++i) {
-      const double next = price_ * factor;
-      const double value = next <= cut_.highest_price() ? at(next) : 0;
-      if (!(value > best_)) return i > 0;
-      best_ = value;
-      price_ = next;
+/// Returns a bound on the time of what runs again at the moment of the cut, for choices that fit into the free bytes
+/// and keep what is fixed: that of the best price of a byte, or the first one above `enough`. Infinite: there is no
+/// such choice. `price`: the first price to try; left at the best one.
+inline double bound_by_price(moment_cut& cut, std::int64_t free_bytes, double enough, double tolerance,
+                             run_clock& clock, double& price) {
+  const std::function<bool()> stop = [&] { return clock.should_stop(); };
+  constexpr int max_flows = 24;
+  price_search search(cut, free_bytes, price, max_flows);
+  double best = 0;
+  while (best <= enough && !stop() && search.run_flow(best + tolerance, stop)) {
+    clock.work(work_of::flow);  // afterwards, since the last work of the limit is for this flow
+    if (search.value() > best) {
+      best = search.value();
+      if (search.price() > 0) price = search.price();
     }
-    return true;
+    if (search.is_infeasible() || best > 1.5 * cut.total_cost()) return std::numeric_limits<double>::infinity();
   }
-
-  moment_cut& cut_;
-  double free_bytes_, enough_;  // bytes beside the working set; a bound
-  run_clock& clock_;
-  double price_ = 0, best_ = 0;
-};
+  return best;
+}
 
 /// The tensors that are priced at the moment and that each operation alone makes: candidates of the cut.
 inline std::vector<std::vector<std::size_t>> candidates_of_operations(const moment_cut& cut) {
@@ -80,7 +61,7 @@ inline std::vector<std::vector<std::size_t>> candidates_of_operations(const mome
 /// The limits hold for every schedule whose first runs are in the listed order. `checkmate_model_options::rule` takes
 /// them; docs/checkmate.md says how many decisions go.
 ///
-/// Each bound is the best over some prices of a byte, found by climbing from the best price of the moment before.
+/// Each bound is that of the best price of a byte (`price_search`), which is sought from that of the moment before.
 /// Some flows for each moment, and for each pair of a moment and an operation before it. A flow is `work_of::flow`.
 /// Polls the limits of `run` before and within each flow; a search that is stopped forbids less.
 class rerun_limits {
@@ -93,7 +74,7 @@ class rerun_limits {
   rerun_limits(const problem& p, double at_most, const run_control& run = {}) {
     constexpr double infinite = std::numeric_limits<double>::infinity();
     const flat_graph& g = p.graph();
-    const double slack = at_most * (1 + 1e-9) - g.needed_time;
+    const double slack = at_most * (1 + 1e-9) - g.needed_time, tolerance = 1e-7 * g.needed_time;
     time_.assign(g.time.begin(), g.time.end());
     slack_.assign(g.num_operations, slack);
     last_.assign(g.num_operations, g.num_operations);
@@ -107,8 +88,7 @@ class rerun_limits {
       if (!g.needed[a] || free_bytes < 0 || listed[a] + g.workspace[a] <= p.budget()) continue;
       cut.at(a);
       double best_price = price;
-      const double bound =
-          rerun_limit_search::price_search(cut, static_cast<double>(free_bytes), infinite, clock).climb(best_price);
+      const double bound = rerun_limit_search::bound_by_price(cut, free_bytes, infinite, tolerance, clock, best_price);
       if (!(bound > 0)) continue;
       price = best_price;
       recomputation_ = std::max(recomputation_, bound);
@@ -119,8 +99,7 @@ class rerun_limits {
         if (candidates[o].empty() || last_[o] <= a) continue;
         for (const std::size_t i : candidates[o]) cut.fix(i, moment_cut::fixing::absent);
         double other = price;
-        if (rerun_limit_search::price_search(cut, static_cast<double>(free_bytes), slack, clock).climb(other) > slack)
-          last_[o] = a;
+        if (rerun_limit_search::bound_by_price(cut, free_bytes, slack, tolerance, clock, other) > slack) last_[o] = a;
         for (const std::size_t i : candidates[o]) cut.fix(i, moment_cut::fixing::free);
       }
     }

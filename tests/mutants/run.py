@@ -77,7 +77,8 @@ class core_list:
     tests = {name: name.replace(".", "/") + "_test.cpp" for name in
              ["schedule.check", "schedule.engine_times", "memory.check", "bound.max_flow",
               "bound.least_memory", "bound.least_memory_within", "bound.moment_cut",
-              "bound.moment_branch", "bound.moment_joint", "bound.turnaround", "schedule.lifetime", "schedule.simplify", "schedule.streams",
+              "bound.moment_branch", "bound.moment_joint", "bound.moment_order", "bound.price_search",
+              "bound.turnaround", "schedule.lifetime", "schedule.simplify", "schedule.streams",
               "memory.plan", "solver.accept", "laws.metamorphic", "laws.answer"]}
     of_packages = {"laws.metamorphic": "cbc", "laws.answer": "cbc"}
 

@@ -30,6 +30,7 @@ struct offload_multipliers {
   std::array<double, max_releases> in{};   ///< multipliers of the copies back of this release and of later ones
   double device = 0;                       ///< price of a resident byte, in time
   double host = 0;                         ///< price of a byte on the host, in time
+  friend bool operator==(const offload_multipliers&, const offload_multipliers&) = default;
 };
 
 /// One choice of what is resident, on the host or made again at a moment.

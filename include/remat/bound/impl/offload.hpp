@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "remat/bound/detail/highest_point.hpp"
+#include "remat/bound/detail/moment_order.hpp"
 #include "remat/bound/detail/offload_cut.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
@@ -25,7 +26,7 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::offload_bounding {
 
-inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t none = moment_order::none;
 
 /// The tensors that may be on the host: those of the groups 0 … `out` and 0 … `in`; −1: none.
 struct copy_limit {
@@ -42,105 +43,6 @@ struct choice_place {
   fixed_tensors fixed{};
   offload_multipliers at;
   double time = std::numeric_limits<double>::infinity();
-};
-
-/// Chooses the moments to try, in turn: by an estimate of the bound at the best multipliers so far, and by turns by the
-/// part of the bytes that the listed order has to give up.
-class moment_order {
- public:
-  moment_order(const problem& p, std::uint32_t max_moments)
-      : graph_(p.graph()),
-        link_(*p.link()),
-        budget_(p.budget()),
-        listed_(listed_order_sums<std::int64_t>(graph_, [&](std::uint32_t t) { return graph_.bytes[t]; })),
-        producers_time_(graph_.num_tensors, 0),
-        tried_(graph_.num_operations, 0) {
-    for (std::uint32_t o = 0; o < graph_.num_operations; ++o) {
-      if (!graph_.needed[o]) continue;
-      listed_[o] += graph_.workspace[o];
-      if (listed_[o] > budget_) moments_.push_back(o);
-    }
-    for (std::uint32_t t = 0; t < graph_.num_tensors; ++t)
-      for (const std::uint32_t o : graph_.producers[t])
-        producers_time_[t] += graph_.once[o] ? std::numeric_limits<double>::infinity() : graph_.time[o];
-    count_ = max_moments == 0 ? moments_.size() : std::min<std::size_t>(max_moments, moments_.size());
-    tightest_ = moments_;
-    std::stable_sort(tightest_.begin(), tightest_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return tightness(a) > tightness(b); });
-  }
-
-  /// The number of moments to try.
-  [[nodiscard]] std::size_t count() const noexcept { return count_; }
-
-  /// Returns the moment to try as number `i`, or `none`.
-  [[nodiscard]] std::uint32_t next(std::size_t i, const offload_multipliers& at) {
-    std::uint32_t k = none;
-    if (i == 0) {
-      for (const std::uint32_t o : moments_)
-        if (k == none || listed_[o] > listed_[k]) k = o;
-    } else if (i % 2 == 0) {
-      while (next_tightest_ < tightest_.size() && tried_[tightest_[next_tightest_]]) ++next_tightest_;
-      if (next_tightest_ < tightest_.size()) k = tightest_[next_tightest_];
-    } else {
-      k = most_promising(at);
-    }
-    if (k != none) tried_[k] = 1;
-    return k;
-  }
-
- private:
-  /// The part of the bytes beside the working set that the listed order has to give up at `o`.
-  [[nodiscard]] double tightness(std::uint32_t o) const {
-    return static_cast<double>(listed_[o] - budget_) /
-           static_cast<double>(std::max<std::int64_t>(1, listed_[o] - working_set_bytes(graph_, o)));
-  }
-
-  /// Returns the untried moment of the highest estimate: each tensor that the listed order holds costs what is cheapest
-  /// of its bytes, its copies and its producers.
-  [[nodiscard]] std::uint32_t most_promising(const offload_multipliers& at) const {
-    double out = 0, in = 0;
-    for (const double x : at.out) out += x;
-    for (const double x : at.in) in += x;
-    const auto worth = [&](std::uint32_t t) {
-      const auto bytes = static_cast<double>(graph_.bytes[t]);
-      return std::min({at.device * bytes,
-                       out * link_.time_out(graph_.bytes[t]) + in * link_.time_in(graph_.bytes[t]) + at.host * bytes,
-                       at.after > 0 ? at.after * producers_time_[t] : 0});
-    };
-    const std::vector<double> sums = listed_order_sums<double>(graph_, worth);
-    std::uint32_t best = none;
-    double highest = -std::numeric_limits<double>::infinity(), ran = 0;
-    std::size_t i = 0;
-    for (std::uint32_t o = 0; o < graph_.num_operations && i < moments_.size(); ++o) {
-      if (!graph_.needed[o]) continue;
-      if (o == moments_[i]) {
-        ++i;
-        if (!tried_[o]) {
-          double value = sums[o] + graph_.time[o] + at.before * ran +
-                         at.after * (graph_.needed_time - ran - graph_.time[o]) +
-                         at.device * static_cast<double>(working_set_bytes(graph_, o));
-          for (const auto* rows : {&graph_.inputs, &graph_.outputs})
-            for (const std::uint32_t t : (*rows)[o]) value -= worth(t);
-          if (value > highest) {
-            highest = value;
-            best = o;
-          }
-        }
-      }
-      ran += graph_.time[o];
-    }
-    return best;
-  }
-
-  const flat_graph& graph_;
-  host_link link_;
-  std::int64_t budget_;
-  std::vector<std::int64_t> listed_;  // memory at each needed operation in the listed order
-  std::vector<double> producers_time_;
-  std::vector<std::uint8_t> tried_;     // whether each operation has been tried
-  std::vector<std::uint32_t> moments_;  // where the listed order exceeds the budget, ascending
-  std::vector<std::uint32_t> tightest_;
-  std::size_t next_tightest_ = 0, count_ = 0;
 };
 
 /// The search for the bound.
@@ -164,10 +66,17 @@ class bound_search {
       return result_;
     }
     best_.value = graph_.needed_time;
-    moment_order order(problem_, options_.moments);
+    const std::vector<std::int64_t> listed = listed_memory(graph_);
+    moment_order order(graph_, listed, problem_.budget(), options_.moments);
+    order.find_tightest(order.count());
     for (std::size_t i = 0; i < order.count() && !clock_.should_stop(); ++i) {
-      const std::uint32_t k = order.next(i, best_.at);
+      if (i == 1 || (i > 1 && best_.at != estimated_at_)) {
+        estimated_at_ = best_.at;
+        order.set_estimate(estimate(best_.at));
+      }
+      const std::uint32_t k = order.next(i);
       if (k == none) break;
+      order.mark_tried(k);
       ++result_.moments_tried;
       try_moment(k);
       if (result_.infeasible) return result_;
@@ -210,6 +119,34 @@ class bound_search {
     friend bool operator<(const node& a, const node& b) { return a.best.value > b.best.value; }  // the least is on top
   };
   static constexpr std::size_t no_split = std::numeric_limits<std::size_t>::max();
+
+  /// Estimates the bound at each needed operation: each tensor that the listed order holds costs what is cheapest of
+  /// its bytes, its copies and its producers.
+  [[nodiscard]] std::vector<double> estimate(const offload_multipliers& at) const {
+    const host_link& link = *problem_.link();
+    double out = 0, in = 0;
+    for (const double x : at.out) out += x;
+    for (const double x : at.in) in += x;
+    const auto worth = [&](std::uint32_t t) {
+      const auto bytes = static_cast<double>(graph_.bytes[t]);
+      return std::min({at.device * bytes,
+                       out * link.time_out(graph_.bytes[t]) + in * link.time_in(graph_.bytes[t]) + at.host * bytes,
+                       at.after > 0 ? at.after * producers_time_[t] : 0});
+    };
+    std::vector<double> values = listed_order_sums<double>(graph_, worth);
+    double ran = 0;
+    for (std::uint32_t o = 0; o < graph_.num_operations; ++o) {
+      if (!graph_.needed[o]) continue;
+      values[o] += graph_.time[o];
+      values[o] += at.before * ran;
+      values[o] += at.after * (graph_.needed_time - ran - graph_.time[o]);
+      values[o] += at.device * static_cast<double>(working_set_bytes(graph_, o));
+      for (const auto* rows : {&graph_.inputs, &graph_.outputs})
+        for (const std::uint32_t t : (*rows)[o]) values[o] -= worth(t);
+      ran += graph_.time[o];
+    }
+    return values;
+  }
 
   /// Builds the network of moment `k` with at most `releases` groups in each direction. Returns false if nothing may be
   /// held there.
@@ -549,6 +486,8 @@ class bound_search {
   std::function<bool()> stop_ = [this] { return clock_.should_stop(); };
   double tolerance_;
   std::size_t releases_;
+  const std::vector<double> producers_time_ = producers_times(graph_);
+  offload_multipliers estimated_at_;  // the multipliers of the last estimate
   std::uint32_t moment_ = none;
   std::int64_t room_ = 0;           // bytes that are left beside the working set
   std::size_t outs_ = 0, ins_ = 0;  // variables in each direction

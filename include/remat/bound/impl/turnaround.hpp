@@ -13,6 +13,7 @@
 #include "remat/bound/detail/moment_branch.hpp"
 #include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/bound/detail/moment_order.hpp"
 #include "remat/bound/detail/price_search.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
@@ -22,7 +23,7 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::turnaround {
 
-inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t none = moment_order::none;
 
 /// The result of one flow: for every budget, value − price × budget is a lower bound on the recomputation.
 struct line {
@@ -32,157 +33,14 @@ struct line {
 
 /// The state of a `turnaround_analysis`.
 struct analysis_state {
-  explicit analysis_state(const remat::problem& p)
-      : problem(p),
-        listed(listed_order_sums<std::int64_t>(p.graph(), [&](std::uint32_t t) { return p.graph().bytes[t]; })) {
-    const flat_graph& g = problem.graph();
-    for (std::uint32_t o = 0; o < g.num_operations; ++o)
-      if (g.needed[o]) listed[o] += g.workspace[o];
-    for (std::uint32_t t = 0; t < g.num_tensors; ++t)
-      for (const std::uint32_t o : g.producers[t])
-        producers_time[t] += g.once[o] ? std::numeric_limits<double>::infinity() : g.time[o];
-  }
+  explicit analysis_state(const remat::problem& p) : problem(p) {}
 
   remat::problem problem;
   moment_cut cut{problem.graph()};
   least_memory_result floor = largest_working_set(problem);  // bytes of working sets and the end of the training step
-  std::vector<std::int64_t> listed;                          // memory at each needed operation in the listed order
-  std::vector<double> producers_time =                       // each tensor's; infinite if a producer must not run twice
-      std::vector<double>(problem.graph().num_tensors, 0);
+  std::vector<std::int64_t> listed = listed_memory(problem.graph());
+  std::vector<double> producers_time = producers_times(problem.graph());
   std::vector<line> lines;  // the lines from all budgets so far
-};
-
-/// Chooses the moments to try, in turn.
-class moment_order {
- public:
-  struct attempt {
-    std::uint32_t moment;
-    double value;  // the best bound at this moment
-    double error;  // the error of the estimate
-  };
-
-  moment_order(const analysis_state& state, std::int64_t budget, std::uint32_t max_moments)
-      : state_(state), graph_(state.problem.graph()), budget_(budget), tried_(graph_.num_operations, 0) {
-    for (std::uint32_t o = 0; o < graph_.num_operations; ++o)
-      if (graph_.needed[o] && state.listed[o] > budget) moments_.push_back(o);
-    count_ = max_moments == 0 ? moments_.size() : std::min<std::size_t>(max_moments, moments_.size());
-    find_tightest(count_ / 2 + 1);
-  }
-
-  /// The number of moments to try.
-  [[nodiscard]] std::size_t count() const noexcept { return count_; }
-
-  /// Returns the moment where the listed order holds most bytes. Precondition: count() > 0.
-  [[nodiscard]] std::uint32_t first() const {
-    return *std::max_element(moments_.begin(), moments_.end(),
-                             [&](std::uint32_t a, std::uint32_t b) { return state_.listed[a] < state_.listed[b]; });
-  }
-
-  /// Returns the last moment at which the listed order exceeds the budget. Precondition: count() > 0.
-  [[nodiscard]] std::uint32_t last() const { return moments_.back(); }
-
-  /// Returns the moment to try as number `i` > 0, or `none`. `price`: the best one so far.
-  [[nodiscard]] std::uint32_t next(std::size_t i, double price) {
-    if (price != estimated_at_) {
-      estimated_at_ = price;
-      estimate(price);
-      for (attempt& a : attempts_) a.error = a.value - estimate_[a.moment];
-    }
-    if (i % 2 == 0) {
-      while (next_tightest_ < tightest_.size() && tried_[tightest_[next_tightest_]]) ++next_tightest_;
-      if (next_tightest_ < tightest_.size()) return tightest_[next_tightest_];
-    }
-    return most_promising();
-  }
-
-  void record(std::uint32_t moment, double value) {
-    tried_[moment] = 1;
-    const auto at = std::lower_bound(attempts_.begin(), attempts_.end(), moment,
-                                     [](const attempt& a, std::uint32_t o) { return a.moment < o; });
-    attempts_.insert(at, {moment, value, estimate_.empty() ? value : value - estimate_[moment]});
-  }
-
-  /// Returns up to about `count` moments, ascending: half of them the tightest ones, half spread over the schedule, and
-  /// those of `also`.
-  [[nodiscard]] std::vector<std::uint32_t> sample(std::size_t count, std::vector<std::uint32_t> also) {
-    if (moments_.size() <= count) return moments_;
-    const std::size_t half = count / 2;
-    tightest_.clear();
-    find_tightest(half);
-    also.insert(also.end(), tightest_.begin(), tightest_.end());
-    for (std::size_t i = 0; i < half; ++i) also.push_back(moments_[i * moments_.size() / half]);
-    std::sort(also.begin(), also.end());
-    also.erase(std::unique(also.begin(), also.end()), also.end());
-    return also;
-  }
-
-  /// The moments that have been tried, ascending.
-  [[nodiscard]] const std::vector<attempt>& attempts() const noexcept { return attempts_; }
-
- private:
-  /// Estimates the bound at each moment. An estimate is mostly too low, by about the same at neighbouring moments.
-  void estimate(double price) {
-    const auto worth = [&](std::uint32_t t) {
-      return std::min(price * static_cast<double>(graph_.bytes[t]), state_.producers_time[t]);
-    };
-    estimate_ = listed_order_sums<double>(graph_, worth);
-    for (std::uint32_t o = 0; o < graph_.num_operations; ++o) {
-      if (!graph_.needed[o]) continue;
-      estimate_[o] += price * (static_cast<double>(graph_.workspace[o]) - static_cast<double>(budget_));
-      for (const auto* rows : {&graph_.inputs, &graph_.outputs})
-        for (const std::uint32_t t : (*rows)[o])
-          estimate_[o] += price * static_cast<double>(graph_.bytes[t]) - worth(t);
-    }
-  }
-
-  /// Returns the untried moment of the highest corrected estimate.
-  [[nodiscard]] std::uint32_t most_promising() const {
-    std::uint32_t next = none;
-    double highest = -std::numeric_limits<double>::infinity();
-    std::size_t j = 0;  // the first attempt behind the moment
-    for (const std::uint32_t o : moments_) {
-      if (tried_[o]) continue;
-      while (j < attempts_.size() && attempts_[j].moment < o) ++j;
-      const double value = estimate_[o] + interpolated_error(o, j);
-      if (value > highest) {
-        highest = value;
-        next = o;
-      }
-    }
-    return next;
-  }
-
-  /// Interpolates between the errors at the tried moments on both sides of `o`; attempt `j` is the first behind it.
-  [[nodiscard]] double interpolated_error(std::uint32_t o, std::size_t j) const {
-    if (j == 0) return attempts_[0].error;
-    if (j == attempts_.size()) return attempts_[j - 1].error;
-    const double left = o - attempts_[j - 1].moment, right = attempts_[j].moment - o;
-    return (attempts_[j - 1].error * right + attempts_[j].error * left) / (left + right);
-  }
-
-  /// Finds the moments where the listed order has to drop the largest part of the bytes beside the working set.
-  void find_tightest(std::size_t count) {
-    std::vector<std::pair<double, std::uint32_t>> parts;
-    for (const std::uint32_t o : moments_)
-      parts.push_back({-static_cast<double>(state_.listed[o] - budget_) /
-                           static_cast<double>(state_.listed[o] - working_set_bytes(graph_, o)),
-                       o});
-    count = std::min(count, parts.size());
-    std::partial_sort(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(count), parts.end());
-    for (std::size_t i = 0; i < count; ++i) tightest_.push_back(parts[i].second);
-  }
-
-  const analysis_state& state_;
-  const flat_graph& graph_;
-  std::int64_t budget_;
-  std::size_t count_ = 0;
-  std::vector<std::uint32_t> moments_;  // where the listed order exceeds the budget, ascending
-  std::vector<std::uint8_t> tried_;     // whether each operation has been tried
-  std::vector<attempt> attempts_;
-  std::vector<std::uint32_t> tightest_;
-  std::size_t next_tightest_ = 0;
-  std::vector<double> estimate_;  // each operation's estimate, at the price estimated_at_
-  double estimated_at_ = -1;
 };
 
 /// The search for the bound under one budget.
@@ -201,8 +59,9 @@ class budget_search {
     result_.least_memory = state_.floor;
     result_.lower_bound = graph_.needed_time;
     if (state_.floor.bytes > budget_) return infeasible();
-    moment_order order(state_, budget_, options_.moments);
+    moment_order order(graph_, state_.listed, budget_, options_.moments);
     if (order.count() == 0) return result_;
+    order.find_tightest(order.count() / 2 + 1);
     std::uint32_t k = order.first();
     double price = 0;
     if (start_from_lines()) {
@@ -212,7 +71,11 @@ class budget_search {
     for (std::size_t i = 0; i < order.count(); ++i) {
       if (i > 0) {
         if (clock_.should_stop()) break;
-        k = order.next(i, best_.price);
+        if (best_.price != estimated_at_) {
+          estimated_at_ = best_.price;
+          order.set_estimate(estimate(best_.price));
+        }
+        k = order.next(i);
         if (k == none) break;
         price = best_.price;
       }
@@ -249,6 +112,21 @@ class budget_search {
     result_.lower_bound = std::numeric_limits<double>::infinity();
     result_.flows = flows_;
     return result_;
+  }
+
+  /// Estimates the bound at each operation. An estimate is mostly too low, by about the same at neighbouring moments.
+  [[nodiscard]] std::vector<double> estimate(double price) const {
+    const auto worth = [&](std::uint32_t t) {
+      return std::min(price * static_cast<double>(graph_.bytes[t]), state_.producers_time[t]);
+    };
+    std::vector<double> values = listed_order_sums<double>(graph_, worth);
+    for (std::uint32_t o = 0; o < graph_.num_operations; ++o) {
+      if (!graph_.needed[o]) continue;
+      values[o] += price * (static_cast<double>(graph_.workspace[o]) - static_cast<double>(budget_));
+      for (const auto* rows : {&graph_.inputs, &graph_.outputs})
+        for (const std::uint32_t t : (*rows)[o]) values[o] += price * static_cast<double>(graph_.bytes[t]) - worth(t);
+    }
+    return values;
   }
 
   /// Takes the best line of earlier budgets as the best bound. Returns false if none is above 0.
@@ -391,7 +269,8 @@ class budget_search {
   run_clock clock_;
   std::function<bool()> stop_ = [this] { return clock_.should_stop(); };
   double tolerance_;
-  double reached_ = 0;  // the best bound at the last moment
+  double reached_ = 0;        // the best bound at the last moment
+  double estimated_at_ = -1;  // the price of the last estimate
   optimum best_;
   moment_optimum exact_;  // the optimum of branch and bound, at the best moment
   moment_chain chain_;

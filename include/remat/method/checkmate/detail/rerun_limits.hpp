@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "remat/bound/detail/moment_cut.hpp"
+#include "remat/bound/detail/moment_order.hpp"
 #include "remat/bound/detail/price_search.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
@@ -80,12 +81,12 @@ class rerun_limits {
     last_.assign(g.num_operations, g.num_operations);
     if (!p.has_budget() || slack == infinite) return;
     run_clock clock(run);
-    const auto listed = listed_order_sums<std::int64_t>(g, [&](std::uint32_t t) { return g.bytes[t]; });
+    const std::vector<std::int64_t> listed = listed_memory(g);
     moment_cut cut(g);
     double price = g.needed_time / static_cast<double>(std::max<std::int64_t>(g.baseline_peak, 1));
     for (std::uint32_t a = 0; a < g.num_operations && !clock.should_stop(); ++a) {
       const std::int64_t free_bytes = p.budget() - working_set_bytes(g, a);
-      if (!g.needed[a] || free_bytes < 0 || listed[a] + g.workspace[a] <= p.budget()) continue;
+      if (!g.needed[a] || free_bytes < 0 || listed[a] <= p.budget()) continue;
       cut.at(a);
       double best_price = price;
       const double bound = rerun_limit_search::bound_by_price(cut, free_bytes, infinite, tolerance, clock, best_price);

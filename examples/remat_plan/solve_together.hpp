@@ -8,12 +8,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "outcome.hpp"
 #include "progress_line.hpp"
 #include "remat/core/detail/byte_stream.hpp"
+#include "remat/core/detail/portable_pieces.hpp"
 #include "remat/core/run.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/schedule/detail/schedule_bytes.hpp"
@@ -23,89 +25,27 @@
 
 namespace remat_plan {
 
-/// Outcomes as bytes: those of a solve, with its arenas. All ranks run the same program.
-class outcome_bytes {
- public:
-  static void put(remat::detail::byte_writer& out, const outcome& o) {
-    out.put(o.solver);
-    out.put(o.budget);
-    out.put(o.status);
-    out.put_optional(o.peak);
-    out.put_optional(o.time);
-    out.put_optional(o.lower_bound);
-    remat::detail::put(out, o.plan);
-    put(out, o.memory);
-    out.put_optional(o.host_peak);
-    put(out, o.host_memory);
-    out.put(o.binds_arena);
-    out.put(o.streams.has_value());
-    if (o.streams) {
-      out.put(o.streams->makespan);
-      out.put(o.streams->critical_path);
-    }
-    out.put(o.recomputes);
-    out.put(o.seconds);
-    out.put(o.by);
-    out.put(o.message);
-    remat::detail::put(out, o.own);
-  }
-  [[nodiscard]] static outcome get(remat::detail::byte_reader& in) {
-    outcome o;
-    in.get(o.solver);
-    in.get(o.budget);
-    in.get(o.status);
-    in.get_optional(o.peak);
-    in.get_optional(o.time);
-    in.get_optional(o.lower_bound);
-    o.plan = remat::detail::get_optional_schedule(in);
-    o.memory = get_memory(in);
-    in.get_optional(o.host_peak);
-    o.host_memory = get_memory(in);
-    in.get(o.binds_arena);
-    if (in.get<bool>()) {
-      o.streams.emplace();
-      in.get(o.streams->makespan);
-      in.get(o.streams->critical_path);
-    }
-    in.get(o.recomputes);
-    in.get(o.seconds);
-    in.get(o.by);
-    in.get(o.message);
-    o.own = remat::detail::get_figures(in);
-    return o;
-  }
+/// The fields of an arena that may be missing.
+void arena_fields(auto& bytes, auto& memory) {
+  bool is_there = memory.has_value();
+  bytes(is_there);
+  if (!is_there) return;
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(memory)>>)
+    if (!memory) memory.emplace();
+  bytes(memory->offsets, memory->arena_bytes, memory->lower_bound, memory->alignment, memory->optimal);
+  auto& figures = memory->statistics;
+  bytes(figures.moves, figures.nodes, figures.work, figures.seconds, figures.stopped);
+}
 
- private:
-  static void put(remat::detail::byte_writer& out, const std::optional<remat::memory_plan>& memory) {
-    out.put(memory.has_value());
-    if (!memory) return;
-    out.put(memory->offsets);
-    out.put(memory->arena_bytes);
-    out.put(memory->lower_bound);
-    out.put(memory->alignment);
-    out.put(memory->optimal);
-    out.put(memory->statistics.moves);
-    out.put(memory->statistics.nodes);
-    out.put(memory->statistics.work);
-    out.put(memory->statistics.seconds);
-    out.put(memory->statistics.stopped);
-  }
-  [[nodiscard]] static std::optional<remat::memory_plan> get_memory(remat::detail::byte_reader& in) {
-    if (!in.get<bool>()) return std::nullopt;
-    remat::memory_plan memory;
-    in.get(memory.offsets);
-    in.get(memory.arena_bytes);
-    in.get(memory.lower_bound);
-    in.get(memory.alignment);
-    in.get(memory.optimal);
-    in.get(memory.statistics.moves);
-    in.get(memory.statistics.nodes);
-    in.get(memory.statistics.work);
-    in.get(memory.statistics.seconds);
-    in.get(memory.statistics.stopped);
-    return memory;
-  }
-};
+void fields_of(auto& bytes, remat::detail::maybe_const<overlap> auto& x) { bytes(x.makespan, x.critical_path); }
+
+/// The fields of the outcome of a solve, with its arenas, as bytes. All ranks run the same program.
+void fields_of(auto& bytes, remat::detail::maybe_const<outcome> auto& o) {
+  bytes(o.solver, o.budget, o.status, o.peak, o.time, o.lower_bound, o.plan, o.host_peak, o.binds_arena, o.streams,
+        o.recomputes, o.seconds, o.by, o.message, o.own);
+  arena_fields(bytes, o.memory);
+  arena_fields(bytes, o.host_memory);
+}
 
 inline constexpr const char* solve_kind = "remat-plan solve";
 
@@ -114,19 +54,16 @@ inline constexpr const char* solve_kind = "remat-plan solve";
 [[nodiscard]] inline remat::piece_kind solve_pieces(
     const subject& what, const std::vector<named_solver>& solvers,
     const std::function<void(outcome&, const std::stop_token&)>& finish) {
-  const auto run_piece = [&what, &solvers, finish](std::span<const std::byte> piece, const remat::run_control& run) {
-    remat::detail::byte_reader in(piece);
-    const auto solver = in.get<std::uint64_t>();
-    const auto budget = in.get<std::int64_t>();
-    subject here = what;
-    here.least_bytes = 0;  // rank 0 has tested that
-    outcome o = guarded(here, solvers.at(static_cast<std::size_t>(solver)), budget, run);
-    finish(o, run.stop);
-    remat::detail::byte_writer out;
-    outcome_bytes::put(out, o);
-    return out.take();
-  };
-  return {solve_kind, [run_piece](std::span<const std::byte>) { return run_piece; }};
+  return remat::detail::portable_kind<std::pair<std::size_t, std::int64_t>>(
+      solve_kind, [&what, &solvers, finish](remat::detail::byte_reader&) {
+        return [&what, &solvers, finish](const auto& place, const remat::run_control& run) {
+          subject here = what;
+          here.least_bytes = 0;  // rank 0 has tested that
+          outcome o = guarded(here, solvers.at(place.first), place.second, run);
+          finish(o, run.stop);
+          return o;
+        };
+      });
 }
 
 /// The outcomes of all solvers and budgets: each solver's in the order of `budgets`. Each pair is a piece with the
@@ -162,17 +99,10 @@ inline constexpr const char* solve_kind = "remat-plan solve";
   pieces.report = [&](std::size_t finished) {
     common.line->update({.stage = "solves", .done = finished, .total = places.size()});
   };
-  pieces.kind = solve_kind;
-  pieces.encode = [&](std::size_t k) {
-    remat::detail::byte_writer out;
-    out.put<std::uint64_t>(places[k].solver);
-    out.put(budgets[places[k].budget]);
-    return out.take();
-  };
-  pieces.take = [&](std::size_t k, std::span<const std::byte> result) {
-    remat::detail::byte_reader in(result);
-    all[places[k].solver][places[k].budget] = outcome_bytes::get(in);
-  };
+  remat::detail::let_others_run<outcome>(
+      pieces, solve_kind, [](remat::detail::byte_writer&) {},
+      [&](std::size_t k) { return std::pair(places[k].solver, budgets[places[k].budget]); },
+      [&](std::size_t k, outcome found) { all[places[k].solver][places[k].budget] = std::move(found); });
   common.line->begin(std::to_string(places.size()) + " solves, several at a time", remat::run_control{}.time_limit);
   remat::run_pieces(pieces, common.run);
   common.line->finish();

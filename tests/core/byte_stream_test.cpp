@@ -43,8 +43,8 @@ TEST_CASE("a reader gets what was written, and refuses bytes that end too early"
   out.put(row);
   out.put(-0.0);
   out.put(rows);
-  out.put_optional(std::optional<std::uint32_t>());
-  out.put_optional(std::optional<double>(0.5));
+  out.put(std::optional<std::uint32_t>());
+  out.put(std::optional<double>(0.5));
   out.put(std::string());
   const std::vector<std::byte> all = out.take();
   const auto read = [&](std::span<const std::byte> bytes) {
@@ -59,9 +59,9 @@ TEST_CASE("a reader gets what was written, and refuses bytes that end too early"
     index_rows other;
     in.get(other);
     std::optional<std::uint32_t> nothing = 3;
-    in.get_optional(nothing);
+    in.get(nothing);
     std::optional<double> half;
-    in.get_optional(half);
+    in.get(half);
     in.get(empty);
     return same && text == name && numbers == row && zero == 0 && std::signbit(zero) && other.begin == rows.begin &&
            other.values == rows.values && !nothing && half == 0.5 && empty.empty() && in.rest().empty();

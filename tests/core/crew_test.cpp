@@ -144,7 +144,7 @@ TEST_CASE("what a writer writes a reader reads, and no byte more") {
     out.put(row);
     out.put(text);
     out.put(rows);
-    out.put_optional(maybe);
+    out.put(maybe);
     out.put(true);
     const byte_row bytes = out.take();
     const auto read = [&](std::span<const std::byte> from) {
@@ -156,7 +156,7 @@ TEST_CASE("what a writer writes a reader reads, and no byte more") {
       in.get(row_again);
       in.get(text_again);
       in.get(rows_again);
-      in.get_optional(maybe_again);
+      in.get(maybe_again);
       CHECK(in.get<bool>());
       CHECK(row_again == row);
       CHECK(text_again == text);
@@ -175,7 +175,7 @@ TEST_CASE("what a writer writes a reader reads, and no byte more") {
         in.get(row_again);
         in.get(text_again);
         in.get(rows_again);
-        in.get_optional(maybe_again);
+        in.get(maybe_again);
         (void)in.get<bool>();
         FAIL("bytes are missing");
       } catch (const bad_argument&) {

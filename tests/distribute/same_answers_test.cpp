@@ -60,7 +60,7 @@ byte_row bytes_of(std::vector<solution> answers) {
   for (solution& s : answers) {
     s.statistics.seconds = 0;
     s.statistics.own = without_seconds(s.statistics.own);
-    put(out, s);
+    out.put(s);
   }
   return out.take();
 }

@@ -113,9 +113,7 @@ TEST_CASE("rank 0 alone plans, and every rank has its answer to the last bit") {
           return evict(q, {.run = {.work_limit = 10'000, .seed = seed}});
         });
         CHECK(calls == (ranks.rank() == 0 ? 1 : 0));
-        detail::byte_writer all;
-        detail::put(all, s);
-        CHECK(is_the_same(ranks, all.take()));
+        CHECK(is_the_same(ranks, detail::bytes_of(s)));
         const solution alone = evict(p, {.run = {.work_limit = 10'000, .seed = seed}});
         CHECK(s.plan == alone.plan);
         CHECK(s.status == alone.status);

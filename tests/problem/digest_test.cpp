@@ -245,16 +245,12 @@ TEST_CASE("a record is read as it was written") {
     const problem p = test::random_problem(seed);
     for (std::size_t o = 0; o < p.graph().num_operations; ++o) {
       const detail::operation_record record = detail::record_of(p.graph(), o);
-      detail::byte_writer out;
-      detail::put(out, record);
-      const std::vector<std::byte> bytes = out.take();
+      const std::vector<std::byte> bytes = detail::bytes_of(record);
       detail::byte_reader in(bytes);
-      const detail::operation_record copy = detail::get_operation_record(in);
+      const auto copy = in.get<detail::operation_record>();
       CHECK(in.rest().empty());
       CHECK(detail::difference(record, copy, {}, "there").empty());
-      detail::byte_writer again;
-      detail::put(again, copy);
-      CHECK(again.take() == bytes);
+      CHECK(detail::bytes_of(copy) == bytes);
     }
   }
 }

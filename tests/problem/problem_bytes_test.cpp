@@ -15,10 +15,9 @@ using namespace remat;
 
 namespace {
 
-template <class T>
-std::vector<std::byte> bytes_of(const T& value) {
+std::vector<std::byte> bytes_of(const problem& p) {
   detail::byte_writer out;
-  put(out, value);
+  detail::put_problem(out, p);
   return out.take();
 }
 

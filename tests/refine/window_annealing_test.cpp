@@ -81,7 +81,7 @@ TEST_CASE("several searches give the same answers on threads and by a crew") {
     limits.crew = others;
     run_clock clock(limits);
     std::vector<std::vector<std::uint32_t>> out;
-    for (const windows_found& one : anneal_windows_together(p, *start.plan, start.time, 0, clock)) {
+    for (const window_searches::answer& one : anneal_windows_together(p, *start.plan, start.time, 0, clock)) {
       out.push_back(one.computes);
       if (!one.computes.empty()) CHECK(check(p, schedule_computes(p, one.computes)).time == one.time);
     }
@@ -92,7 +92,7 @@ TEST_CASE("several searches give the same answers on threads and by a crew") {
   CHECK(here.size() == 2);
   CHECK(here[0] != here[1]);
   CHECK(found(2, nullptr) == here);
-  test::half_elsewhere others({portable_windows()});
+  test::half_elsewhere others({annealing_population<window_searches>::pieces()});
   CHECK(found(1, &others) == here);
   CHECK(others.sent["windows"] > 0);
 }

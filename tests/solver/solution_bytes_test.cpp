@@ -20,15 +20,11 @@ using namespace remat::detail;
 
 namespace {
 
-std::vector<std::byte> encoded(const solution& s) {
-  byte_writer out;
-  put(out, s);
-  return out.take();
-}
+std::vector<std::byte> encoded(const solution& s) { return bytes_of(s); }
 
 solution decoded(std::span<const std::byte> bytes) {
   byte_reader in(bytes);
-  solution s = get_solution(in);
+  auto s = in.get<solution>();
   CHECK(in.rest().empty());
   return s;
 }
@@ -104,10 +100,7 @@ TEST_CASE("a solution is read as it was written, with all members") {
 
 TEST_CASE("bytes that end too early are refused") {
   const std::vector<std::byte> bytes = encoded(full_solution());
-  const auto read = [](std::span<const std::byte> part) {
-    byte_reader in(part);
-    (void)get_solution(in);
-  };
+  const auto read = [](std::span<const std::byte> part) { (void)from_bytes<solution>(part); };
   CHECK_NOTHROW(read(bytes));
   for (std::size_t size = 0; size < bytes.size(); ++size)
     CHECK_THROWS_AS(read(std::span(bytes).first(size)), bad_argument);

@@ -289,10 +289,11 @@ class run_clock {
 /// Data for another process.
 using byte_row = std::vector<std::byte>;
 
-/// Pieces of one kind, numbered from 0. All members but `kind`, `shared`, `encode`, `take` and `report` must be set.
+/// Pieces of one kind, numbered from 0. `count`, `limits` and `run` must be set.
 struct piece_list {
-  std::size_t count = 0;                      ///< the number of pieces
-  std::function<double(std::size_t)> size{};  ///< a piece's size, positive: larger ones are expected to take longer
+  std::size_t count = 0;  ///< the number of pieces
+  /// Returns the size of a piece, positive: larger ones are expected to take longer. All are of one size by default.
+  std::function<double(std::size_t)> size = [](std::size_t) { return 1.0; };
   /// Returns the limits of a piece; called when the piece is about to begin, one call after the other.
   /// `members`: at most this many pieces run at the same time.
   std::function<run_control(std::size_t piece, std::size_t members)> limits{};

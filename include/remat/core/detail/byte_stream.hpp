@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -36,9 +37,27 @@ template <plain_bytes T>
   return value;
 }
 
+/// `T` or `const T`.
+template <class X, class T>
+concept maybe_const = std::same_as<std::remove_const_t<X>, T>;
+
+/// A type whose fields are listed once, for writing and for reading: a function beside it calls `bytes` with all of
+/// them, in one order.
+///
+///     void fields_of(auto& bytes, maybe_const<host_link> auto& x) { bytes(x.out, x.in, x.latency); }
+template <class T, class Bytes>
+concept lists_fields = requires(Bytes& bytes, T& x) {
+  fields_of(bytes, x);
+};
+
 /// Appends values to a row of bytes, which is the same on every machine: a number begins with its lowest byte.
 class byte_writer {
  public:
+  /// Appends several values.
+  template <class... T>
+  void operator()(const T&... values) {
+    (put(values), ...);
+  }
   /// Appends a number or an enumerator.
   template <plain_bytes T>
   void put(T value) {
@@ -61,22 +80,31 @@ class byte_writer {
     else
       append(row.data(), row.size_bytes());
   }
-  /// \overload
-  template <plain_bytes T>
+  /// Appends a row of values with its length.
+  template <class T>
   void put(const std::vector<T>& row) {
-    put(std::span<const T>(row));
-  }
-  /// \overload
-  void put(const index_rows& rows) {
-    put(rows.begin);
-    put(rows.values);
+    if constexpr (plain_bytes<T>) {
+      put(std::span<const T>(row));
+    } else {
+      put<std::uint64_t>(row.size());
+      for (const T& value : row) put(value);
+    }
   }
   /// Appends a value that may be missing.
-  template <plain_bytes T>
-  void put_optional(const std::optional<T>& value) {
+  template <class T>
+  void put(const std::optional<T>& value) {
     put(value.has_value());
     if (value) put(*value);
   }
+  /// Appends two values.
+  template <class A, class B>
+  void put(const std::pair<A, B>& both) {
+    (*this)(both.first, both.second);
+  }
+  /// Appends the fields of a value.
+  template <class T>
+  requires lists_fields<const T, byte_writer>
+  void put(const T& value) { fields_of(*this, value); }
 
   /// Returns the bytes, and leaves none.
   [[nodiscard]] std::vector<std::byte> take() { return std::exchange(bytes_, {}); }
@@ -96,17 +124,23 @@ class byte_reader {
   /// Keeps a reference to the bytes.
   explicit byte_reader(std::span<const std::byte> bytes) : left_(bytes) {}
 
-  /// Reads a number or an enumerator.
-  template <plain_bytes T>
+  /// Reads several values.
+  template <class... T>
+  void operator()(T&... into) {
+    (get(into), ...);
+  }
+  /// Reads a value of the type `T`.
+  template <class T>
   [[nodiscard]] T get() {
-    T value;
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return lowest_byte_first(value);
+    T value{};
+    get(value);
+    return value;
   }
   /// Reads a value that has the type of `into`.
   template <plain_bytes T>
   void get(T& into) {
-    into = get<T>();
+    std::memcpy(&into, take(sizeof into).data(), sizeof into);
+    into = lowest_byte_first(into);
   }
   /// \overload
   void get(std::string& into) {
@@ -114,26 +148,35 @@ class byte_reader {
     into.assign(reinterpret_cast<const char*>(text.data()), text.size());
   }
   /// \overload
-  template <plain_bytes T>
+  template <class T>
   void get(std::vector<T>& into) {
-    const std::size_t count = length(sizeof(T));
-    const std::span<const std::byte> row = take(count * sizeof(T));
-    into.resize(count);
-    if (count != 0) std::memcpy(into.data(), row.data(), row.size());
-    if constexpr (std::endian::native == std::endian::big)
-      for (T& value : into) value = lowest_byte_first(value);
+    if constexpr (plain_bytes<T>) {
+      const std::size_t count = length(sizeof(T));
+      const std::span<const std::byte> row = take(count * sizeof(T));
+      into.resize(count);
+      if (count != 0) std::memcpy(into.data(), row.data(), row.size());
+      if constexpr (std::endian::native == std::endian::big)
+        for (T& value : into) value = lowest_byte_first(value);
+    } else {
+      into.resize(length(1));
+      for (T& value : into) get(value);
+    }
   }
   /// \overload
-  void get(index_rows& into) {
-    get(into.begin);
-    get(into.values);
-  }
-  /// Reads a value that may be missing.
-  template <plain_bytes T>
-  void get_optional(std::optional<T>& into) {
+  template <class T>
+  void get(std::optional<T>& into) {
     into.reset();
-    if (get<bool>()) into = get<T>();
+    if (get<bool>()) get(into.emplace());
   }
+  /// \overload
+  template <class A, class B>
+  void get(std::pair<A, B>& both) {
+    (*this)(both.first, both.second);
+  }
+  /// \overload
+  template <class T>
+  requires lists_fields<T, byte_reader>
+  void get(T& into) { fields_of(*this, into); }
   /// Returns the bytes that have not been read.
   [[nodiscard]] std::span<const std::byte> rest() const noexcept { return left_; }
   /// Reads the number of elements that follow, each of at least `size` bytes.
@@ -154,5 +197,22 @@ class byte_reader {
 
   std::span<const std::byte> left_;
 };
+
+/// The fields of rows of numbers.
+void fields_of(auto& bytes, maybe_const<index_rows> auto& rows) { bytes(rows.begin, rows.values); }
+
+/// The values as a row of bytes.
+template <class... T>
+[[nodiscard]] std::vector<std::byte> bytes_of(const T&... values) {
+  byte_writer out;
+  out(values...);
+  return out.take();
+}
+
+/// The value that `bytes_of` wrote alone.
+template <class T>
+[[nodiscard]] T from_bytes(std::span<const std::byte> bytes) {
+  return byte_reader(bytes).get<T>();
+}
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -27,9 +27,13 @@
 #include "remat/solver/detail/solution_bytes.hpp"
 #include "remat/solver/solution.hpp"
 
+namespace REMAT_NAMESPACE::detail {
+
+void fields_of(auto& bytes, maybe_const<digest> auto& d) { bytes(d.high, d.low); }
+
 /// The messages of `same_plan`. All functions that take the communicator are collective. They throw nothing but
 /// `mpi_error`: an exception of one rank must not keep it from the next call of MPI, in which the others wait.
-namespace REMAT_NAMESPACE::detail::same_plan_exchange {
+namespace same_plan_exchange {
 
 using bytes = std::vector<std::byte>;
 
@@ -45,25 +49,8 @@ struct outcome {
   std::exception_ptr thrown = nullptr;  ///< if this rank is `rank`: its exception
 };
 
-[[nodiscard]] inline bytes encode(const outcome& x) {
-  byte_writer out;
-  out.put(x.what);
-  out.put(x.rank);
-  out.put_optional(x.operation);
-  out.put(x.text);
-  out.put(x.needs_details);
-  return out.take();
-}
-
-[[nodiscard]] inline outcome decode_outcome(std::span<const std::byte> from) {
-  byte_reader in(from);
-  outcome x;
-  in.get(x.what);
-  in.get(x.rank);
-  in.get_optional(x.operation);
-  in.get(x.text);
-  in.get(x.needs_details);
-  return x;
+void fields_of(auto& bytes, maybe_const<outcome> auto& x) {
+  bytes(x.what, x.rank, x.operation, x.text, x.needs_details);
 }
 
 /// The exception that is being handled, as the outcome of `rank`. `doing` says what failed.
@@ -82,13 +69,13 @@ struct outcome {
 
 /// Returns one outcome on every rank: that of the lowest rank on which not all is well.
 [[nodiscard]] inline outcome agree(const communicator& ranks, const outcome& own) {
-  const std::vector<bytes> all = ranks.gather(encode(own));
+  const std::vector<bytes> all = ranks.gather(bytes_of(own));
   bytes chosen;
   if (ranks.rank() == 0) {
     outcome first;
     std::vector<std::uint32_t> others;
     for (const bytes& one : all) {
-      outcome x = decode_outcome(one);
+      outcome x = from_bytes<outcome>(one);
       if (x.what == kind::agreement) continue;
       if (first.what == kind::agreement)
         first = std::move(x);
@@ -100,10 +87,10 @@ struct outcome {
       first.text += "; rank " + std::to_string(others[0]) + (differ ? " differs" : " fails") + ", too";
     else if (!others.empty())
       first.text += "; ranks " + operation_records::in_words(others) + (differ ? " differ" : " fail") + ", too";
-    chosen = encode(first);
+    chosen = bytes_of(first);
   }
   ranks.broadcast(chosen);
-  outcome out = decode_outcome(chosen);
+  outcome out = from_bytes<outcome>(chosen);
   if (out.what == kind::exception && out.rank == ranks.rank()) out.thrown = own.thrown;
   return out;
 }
@@ -134,9 +121,7 @@ struct outcome {
     out.text = "rank " + std::to_string(rank) + " has another problem than rank 0: " + name + " " + value +
                ", on rank 0 " + there;
   }
-  digest there;
-  in.get(there.high);
-  in.get(there.low);
+  const auto there = in.get<digest>();
   if (out.what == kind::agreement && own != there) {
     out.what = kind::mismatch;
     out.needs_details = true;
@@ -147,17 +132,12 @@ struct outcome {
 /// The first operation in which the graph of this rank differs from the digests of rank 0, with its record.
 [[nodiscard]] inline bytes first_difference_from(std::span<const std::byte> sent, const problem& p,
                                                  const graph_digest& own) {
-  byte_reader in(sent);
   graph_digest there;
-  there.operations.resize(in.length(16));
-  for (digest& d : there.operations) {
-    in.get(d.high);
-    in.get(d.low);
-  }
+  there.operations = from_bytes<std::vector<digest>>(sent);
   const std::optional<op_id> first = first_difference(own, there);
   byte_writer out;
-  out.put_optional(first);
-  if (first && index(*first) < p.graph().num_operations) put(out, record_of(p.graph(), index(*first)));
+  out.put(first);
+  if (first && index(*first) < p.graph().num_operations) out.put(record_of(p.graph(), index(*first)));
   return out.take();
 }
 
@@ -167,9 +147,9 @@ struct outcome {
   byte_reader in(reply);
   outcome out{.what = kind::mismatch, .rank = differing};
   std::optional<operation_record> there, here;
-  in.get_optional(out.operation);
+  in.get(out.operation);
   if (out.operation) {
-    if (!in.rest().empty()) there = get_operation_record(in);
+    if (!in.rest().empty()) there = in.get<operation_record>();
     if (index(*out.operation) < p.graph().num_operations) here = record_of(p.graph(), index(*out.operation));
   }
   out.text =
@@ -191,8 +171,7 @@ struct outcome {
     if (rank == 0) {
       byte_writer out;
       for (const auto& setting : settings_of(p, options)) out.put(setting.second);
-      out.put(mine.whole.high);
-      out.put(mine.whole.low);
+      out.put(mine.whole);
       sent = out.take();
     }
   } catch (...) {
@@ -211,13 +190,7 @@ struct outcome {
   own = {.rank = rank};
   sent.clear();
   if (rank == 0) try {
-      byte_writer out;
-      out.put<std::uint64_t>(mine.operations.size());
-      for (const digest& d : mine.operations) {
-        out.put(d.high);
-        out.put(d.low);
-      }
-      sent = out.take();
+      sent = bytes_of(mine.operations);
     } catch (...) {
       own = thrown_on(rank, doing);
     }
@@ -269,9 +242,7 @@ inline void sleep_until_all_are_here(const communicator& ranks) {
         answer.host_peak_bytes = report.host_peak_bytes;
         answer.time = report.time;
       }
-      byte_writer out;
-      put(out, answer);
-      sent = out.take();
+      sent = bytes_of(answer);
     } catch (...) {
       own = thrown_on(rank, "could not plan");
     }
@@ -283,8 +254,7 @@ inline void sleep_until_all_are_here(const communicator& ranks) {
   sleep_until_all_are_here(ranks);
   ranks.broadcast(sent);
   if (rank != 0 && own.what == kind::agreement && !sent.empty()) try {
-      byte_reader in(sent);
-      answer = get_solution(in);
+      answer = from_bytes<solution>(sent);
       if (answer.plan) {
         const check_report report = check(p, *answer.plan);
         if (!report.valid() || report.peak_bytes != answer.peak_bytes ||
@@ -298,4 +268,6 @@ inline void sleep_until_all_are_here(const communicator& ranks) {
   return answer;
 }
 
-}  // namespace REMAT_NAMESPACE::detail::same_plan_exchange
+}  // namespace same_plan_exchange
+
+}  // namespace REMAT_NAMESPACE::detail

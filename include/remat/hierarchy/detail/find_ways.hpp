@@ -19,6 +19,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/detail/byte_stream.hpp"
+#include "remat/core/detail/portable_pieces.hpp"
 #include "remat/core/detail/spent_share.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
@@ -66,15 +67,16 @@ concept sub_solver_set = requires(const S& s, const problem& p, std::span<const 
 /// The further members of a `sub_solver_set` if other processes may find ways by it (`find_way_elsewhere`).
 ///
 /// - `s.kind()` is the name of the `piece_kind`; empty: they may not.
-/// - `s.put_shared(out)` and `s.put(i, out)` append what they need for all sub-graphs, and for sub-graph i.
-/// - `s.take(in)` reads what they have appended to a result.
+/// - `s.share(out)` appends what the solvers need for all sub-graphs, and `s.question(i)` returns what they need for
+///   sub-graph i.
+/// - `s.take(answer)` takes the `S::answer` that they have returned beside the ways.
 template <class S>
 concept portable_sub_solver_set = sub_solver_set<S> &&
-    requires(const S& s, std::size_t i, byte_writer& out, byte_reader& in) {
+    requires(const S& s, std::size_t i, byte_writer& out, const typename S::answer& answer) {
   { s.kind() } -> std::same_as<std::string_view>;
-  s.put_shared(out);
-  s.put(i, out);
-  s.take(in);
+  s.share(out);
+  bytes_of(s.question(i));
+  s.take(answer);
 };
 
 /// How ways are searched for.
@@ -156,34 +158,21 @@ struct finding {
   bool whole = true;  ///< no limit but `way_search::moves` had a say
 };
 
-/// Appends a finding.
-inline void put(byte_writer& out, const finding& f) {
-  out.put<std::uint64_t>(f.answers.size());
-  for (const finding::answer& a : f.answers) {
-    out.put(a.held);
-    put(out, a.plan);
-    put(out, a.way);
-  }
-  out.put<std::uint64_t>(f.solves);
-  out.put<std::uint64_t>(f.proven);
-  out.put(f.work);
-  out.put(f.whole);
-}
+void fields_of(auto& bytes, maybe_const<finding::answer> auto& a) { bytes(a.held, a.plan, a.way); }
+void fields_of(auto& bytes, maybe_const<finding> auto& f) { bytes(f.answers, f.solves, f.proven, f.work, f.whole); }
 
-/// Reads the finding that `put` wrote.
-[[nodiscard]] inline finding get_finding(byte_reader& in) {
-  finding f;
-  f.answers.resize(in.length(1));
-  for (finding::answer& a : f.answers) {
-    in.get(a.held);
-    a.plan = get_schedule(in);
-    a.way = get_way(in);
-  }
-  f.solves = static_cast<std::size_t>(in.get<std::uint64_t>());
-  f.proven = static_cast<std::size_t>(in.get<std::uint64_t>());
-  in.get(f.work);
-  in.get(f.whole);
-  return f;
+/// A piece of `find_ways` for another process, but for what the solvers need.
+struct way_question {
+  std::uint32_t level = 0;
+  std::uint32_t peaks = 0;  // these three are of `way_search`
+  std::size_t max_budgets = 0;
+  std::uint64_t moves = 0;
+  sub_graph graph{};
+  finding before{};  // the finding of the level before
+};
+
+void fields_of(auto& bytes, maybe_const<way_question> auto& q) {
+  bytes(q.level, q.peaks, q.max_budgets, q.moves, q.graph, q.before);
 }
 
 /// The staircase of save budgets of one sub-graph under one peak budget: from the bytes of everything, each save budget
@@ -373,30 +362,20 @@ class finder {
     pieces.run = [&](std::size_t k, const run_control& limits) { solve_class(to_solve_[k], level, limits); };
     pieces.report = [&](std::size_t finished) { report(level * to_solve_.size() + finished); };
     if constexpr (portable_sub_solver_set<Solvers>) {
-      pieces.kind = solvers_.kind();
-      pieces.shared = [&] {
-        byte_writer out;
-        solvers_.put_shared(out);
-        return out.take();
-      };
-      pieces.encode = [&](std::size_t k) {
+      const auto question = [&, level](std::size_t k) {
         const std::uint32_t c = to_solve_[k], i = classes_.representative[c];
-        byte_writer out;
-        out.put(level);
-        out.put(search_.peaks);
-        out.put<std::uint64_t>(search_.max_budgets);
-        out.put(search_.moves);
-        put(out, sub_graphs_[i]);
-        put(out, level == 0 ? finding{} : found_[c][level - 1]);
-        solvers_.put(i, out);
-        return out.take();
+        return std::pair(way_question{level, search_.peaks, search_.max_budgets, search_.moves, sub_graphs_[i],
+                                      found_before(c, level)},
+                         solvers_.question(i));
       };
-      pieces.take = [&](std::size_t k, std::span<const std::byte> result) {
-        byte_reader in(result);
-        found_[to_solve_[k]][level] = get_finding(in);
-        solvers_.take(in);
-        if (out_of_time()) cut_short_ = true;
-      };
+      using answer = std::pair<finding, typename Solvers::answer>;
+      let_others_run<answer>(
+          pieces, solvers_.kind(), [&](byte_writer& out) { solvers_.share(out); }, question,
+          [&, level](std::size_t k, answer found) {
+            found_[to_solve_[k]][level] = std::move(found.first);
+            solvers_.take(found.second);
+            if (out_of_time()) cut_short_ = true;
+          });
     }
     run_control control = clock_.control();
     control.on_progress = nullptr;  // the objectives of sub-graphs are others
@@ -411,8 +390,13 @@ class finder {
     }
     const std::uint32_t i = classes_.representative[c];
     staircase stairs(runs_[i], i, search_, solvers_, limits);
-    found_[c][level] = stairs.climb_down(level, level == 0 ? finding{} : found_[c][level - 1]);
+    found_[c][level] = stairs.climb_down(level, found_before(c, level));
     if (out_of_time()) cut_short_ = true;
+  }
+
+  /// The finding of a class under the larger peak budget; empty on the first level.
+  [[nodiscard]] finding found_before(std::uint32_t c, std::uint32_t level) const {
+    return level == 0 ? finding{} : found_[c][level - 1];
   }
 
   [[nodiscard]] bool out_of_time() const {
@@ -461,31 +445,16 @@ class finder {
 
 }  // namespace finding_ways
 
-/// Runs a piece of `find_ways` in another process, and returns its result.
-///
-/// `with_solvers(in, sub_graph, run, search, out)` reads what `Solvers::put` wrote, makes the solvers, calls
-/// `search(solvers)` once, and appends to `out` what `Solvers::take` reads.
-template <class WithSolvers>
-[[nodiscard]] byte_row find_way_elsewhere(std::span<const std::byte> piece, const run_control& run,
-                                          WithSolvers&& with_solvers) {
-  byte_reader in(piece);
-  const auto level = in.get<std::uint32_t>();
+/// What a piece of `find_ways` finds, in another process.
+template <sub_solver_set Solvers>
+[[nodiscard]] finding_ways::finding find_way_elsewhere(const finding_ways::way_question& q, const Solvers& solvers,
+                                                       const run_control& run) {
   way_search search;
-  in.get(search.peaks);
-  search.max_budgets = static_cast<std::size_t>(in.get<std::uint64_t>());
-  in.get(search.moves);
-  const sub_graph g = get_sub_graph(in);
-  const finding_ways::finding before = finding_ways::get_finding(in);
-  const sub_graph_runs runs(g);
-  byte_writer out;
-  with_solvers(
-      in, g, run,
-      [&](const auto& solvers) {
-        finding_ways::staircase stairs(runs, 0, search, solvers, run);
-        put(out, stairs.climb_down(level, before));
-      },
-      out);
-  return out.take();
+  search.peaks = q.peaks;
+  search.max_budgets = q.max_budgets;
+  search.moves = q.moves;
+  const sub_graph_runs runs(q.graph);
+  return finding_ways::staircase(runs, 0, search, solvers, run).climb_down(q.level, q.before);
 }
 
 /// Pareto-optimal ways to run each of `sub_graphs`: keeping everything, and for each of a few peak budgets the fastest

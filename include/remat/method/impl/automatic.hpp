@@ -543,8 +543,12 @@ REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> 
 }  // namespace detail::automatic_solve
 
 REMAT_INLINE std::vector<piece_kind> solver_pieces(mip_backend_ref backend) {
-  return {detail::portable_ways(), detail::portable_group_ways(backend), decompose_pieces(),
-          refine_pieces(),         detail::portable_windows(),           offload_pieces()};
+  return {detail::portable_ways(),
+          detail::portable_group_ways(backend),
+          decompose_pieces(),
+          refine_pieces(),
+          detail::annealing_population<detail::window_searches>::pieces(),
+          offload_pieces()};
 }
 REMAT_INLINE std::vector<piece_kind> solver_pieces() { return solver_pieces(branch_and_bound); }
 

@@ -255,25 +255,7 @@ class copy_search {
 
 }  // namespace detail::offload_solve
 
-REMAT_INLINE piece_kind offload_pieces() {
-  namespace own = detail::copy_anneal;
-  const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
-    detail::byte_reader in(shared);
-    const auto all = std::make_shared<detail::received_problem<own::search_pool>>(detail::get_problem(in));
-    return [all](std::span<const std::byte> piece, const run_control& run) {
-      detail::byte_reader from(piece);
-      detail::copy_refinement::state state = own::get_state(from);
-      const auto heat = from.get<double>();
-      own::search_goal goal;
-      from.get(goal.lower_bound);
-      from.get(goal.gap);
-      detail::byte_writer out;
-      own::put(out, all->pool.anneal(std::move(state), heat, goal, run));
-      return out.take();
-    };
-  };
-  return {std::string(own::search_kind), open};
-}
+REMAT_INLINE piece_kind offload_pieces() { return detail::annealing_population<detail::copy_searches>::pieces(); }
 
 REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload_options& options) const {
   require_valid_options(name, options);

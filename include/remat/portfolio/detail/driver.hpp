@@ -231,7 +231,6 @@ class driver {
       closing_ = nullptr;
       piece_list lanes;
       lanes.count = 2;
-      lanes.size = [](std::size_t) { return 1.0; };
       lanes.limits = [limits = clock.limits()](std::size_t, std::size_t) { return limits; };
       lanes.run = [&](std::size_t, const run_control& own) { run_lane(clock, total, own); };
       run_control control = clock.limits();
@@ -332,7 +331,6 @@ class driver {
     std::vector<std::uint8_t> out_of_memory(n);
     piece_list pieces;
     pieces.count = n;
-    pieces.size = [](std::size_t) { return 1.0; };
     pieces.limits = [&](std::size_t, std::size_t) { return limits; };
     pieces.run = [&](std::size_t k, const run_control& own) {
       run_clock part(own);

@@ -38,7 +38,7 @@ inline void anneal_windows(const part_setting& s, const schedule& from, double t
   control.on_progress = clock.control().on_progress;
   control.seed += seed;
   run_clock own(control);
-  for (const windows_found& one :
+  for (const window_searches::answer& one :
        anneal_windows_together(s.instance, from, time, now.best.lower_bound * (1 + s.gap), own)) {
     if (one.time >= std::min(time, found.time)) continue;
     keep_valid(now.instance, schedule_computes(s.instance, one.computes), s.name_of("windows"), found);

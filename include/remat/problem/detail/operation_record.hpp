@@ -57,38 +57,14 @@ struct record_parts {
   return out;
 }
 
-/// Appends the bytes of a record: equal ones for records that are equal in the given parts.
-inline void put(byte_writer& out, const operation_record& record, record_parts parts = {}) {
-  if (parts.names) out.put(record.name);
-  if (parts.times) out.put(record.time);
-  out.put(record.phase);
-  out.put(record.once);
-  out.put(record.workspace);
-  out.put(record.inputs);
-  out.put<std::uint64_t>(record.outputs.size());
-  for (const operation_record::output& x : record.outputs) {
-    out.put(x.tensor);
-    out.put(x.bytes);
-    out.put(x.is_final);
-  }
-}
+/// The fields of an output.
+void fields_of(auto& bytes, maybe_const<operation_record::output> auto& x) { bytes(x.tensor, x.bytes, x.is_final); }
 
-/// Reads a record that was written with all parts.
-[[nodiscard]] inline operation_record get_operation_record(byte_reader& in) {
-  operation_record out;
-  in.get(out.name);
-  in.get(out.time);
-  in.get(out.phase);
-  in.get(out.once);
-  in.get(out.workspace);
-  in.get(out.inputs);
-  out.outputs.resize(in.length(sizeof(std::uint32_t)));
-  for (operation_record::output& x : out.outputs) {
-    in.get(x.tensor);
-    in.get(x.bytes);
-    in.get(x.is_final);
-  }
-  return out;
+/// The fields of a record, in the given parts alone.
+void fields_of(auto& bytes, maybe_const<operation_record> auto& record, record_parts parts = {}) {
+  if (parts.names) bytes(record.name);
+  if (parts.times) bytes(record.time);
+  bytes(record.phase, record.once, record.workspace, record.inputs, record.outputs);
 }
 
 namespace operation_records {

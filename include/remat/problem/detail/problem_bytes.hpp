@@ -13,89 +13,42 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Appends the primary arrays of a graph.
-inline void put(byte_writer& out, const flat_graph& g) {
-  out.put(g.num_operations);
-  out.put(g.num_tensors);
-  out.put(g.inputs);
-  out.put(g.outputs);
-  out.put(g.final_outputs);
-  out.put(g.always_resident);
-  out.put(g.once);
-  out.put(g.phase);
-  out.put(g.bytes);
-  out.put(g.workspace);
-  out.put(g.time);
-  out.put<std::uint64_t>(g.operation_names.size());
-  for (const std::string& name : g.operation_names) out.put(name);
+/// The primary arrays of a graph; `problem::from_flat` completes them.
+void fields_of(auto& bytes, maybe_const<flat_graph> auto& g) {
+  bytes(g.num_operations, g.num_tensors, g.inputs, g.outputs, g.final_outputs, g.always_resident, g.once, g.phase,
+        g.bytes, g.workspace, g.time, g.operation_names);
 }
 
-/// Reads the primary arrays that `put` wrote; `problem::from_flat` completes them.
-[[nodiscard]] inline flat_graph get_flat_graph(byte_reader& in) {
+/// The fields of a link.
+void fields_of(auto& bytes, maybe_const<host_link> auto& link) { bytes(link.out, link.in, link.latency); }
+
+/// Appends a problem without its known bound: for pieces that do not need it, so that what they share stays the same
+/// while the bound rises.
+inline void put_without_bound(byte_writer& out, const problem& p) {
+  out(p.graph(), p.budget(), p.link(), p.host_budget());
+}
+
+/// Reads the problem that `put_without_bound` wrote.
+[[nodiscard]] inline problem get_without_bound(byte_reader& in) {
   flat_graph g;
-  in.get(g.num_operations);
-  in.get(g.num_tensors);
-  in.get(g.inputs);
-  in.get(g.outputs);
-  in.get(g.final_outputs);
-  in.get(g.always_resident);
-  in.get(g.once);
-  in.get(g.phase);
-  in.get(g.bytes);
-  in.get(g.workspace);
-  in.get(g.time);
-  g.operation_names.resize(in.length(1));
-  for (std::string& name : g.operation_names) in.get(name);
-  return g;
-}
-
-/// Appends the graph of a problem and its budget alone: for pieces that need no more, so that what they share stays the
-/// same while the known bound rises.
-inline void put_graph_and_budget(byte_writer& out, const problem& p) {
-  put(out, p.graph());
-  out.put(p.budget());
-}
-
-/// Reads the problem that `put_graph_and_budget` wrote.
-[[nodiscard]] inline problem get_graph_and_budget(byte_reader& in) {
-  flat_graph g = get_flat_graph(in);
-  return problem::from_flat(std::move(g), in.get<std::int64_t>());
+  std::int64_t budget = 0, host_budget = 0;
+  std::optional<host_link> link;
+  in(g, budget, link, host_budget);
+  problem p = problem::from_flat(std::move(g), budget);
+  return link ? p.with_link(*link, host_budget) : p;
 }
 
 /// Appends a problem: its graph, its budgets, its link and its known bound.
-inline void put(byte_writer& out, const problem& p) {
-  put_graph_and_budget(out, p);
-  out.put(p.link().has_value());
-  if (p.link()) {
-    out.put(p.link()->out);
-    out.put(p.link()->in);
-    out.put(p.link()->latency);
-    out.put(p.host_budget());
-  }
-  out.put_optional(p.known_bound());
+inline void put_problem(byte_writer& out, const problem& p) {
+  put_without_bound(out, p);
+  out(p.known_bound());
 }
 
-/// Reads the problem that `put` wrote. Everything that a solver sees of it is the same.
+/// Reads the problem that `put_problem` wrote. Everything that a solver sees of it is the same.
 [[nodiscard]] inline problem get_problem(byte_reader& in) {
-  problem p = get_graph_and_budget(in);
-  if (in.get<bool>()) {
-    host_link link;
-    in.get(link.out);
-    in.get(link.in);
-    in.get(link.latency);
-    p = p.with_link(link, in.get<std::int64_t>());
-  }
-  std::optional<double> bound;
-  in.get_optional(bound);
+  problem p = get_without_bound(in);
+  const auto bound = in.get<std::optional<double>>();
   return bound ? p.with_known_bound(*bound) : p;
 }
-
-/// A problem that another process has sent, and a pool of objects that refer to it.
-template <class Pool>
-struct received_problem {
-  explicit received_problem(problem q) : p(std::move(q)), pool(p) {}
-  problem p;
-  Pool pool;
-};
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -42,10 +42,10 @@ REMAT_INLINE graph_digest digest_of(const flat_graph& g, const digest_options& o
   all.put(g.num_operations);
   all.put(g.num_tensors);
   for (std::size_t o = 0; o < g.num_operations; ++o) {
-    detail::put(one, detail::record_of(g, o), {options.names, options.times});
+    const detail::operation_record record = detail::record_of(g, o);
+    fields_of(one, record, {options.names, options.times});
     out.operations.push_back(detail::digests::digest_of(one.take()));
-    all.put(out.operations.back().high);
-    all.put(out.operations.back().low);
+    all(out.operations.back().high, out.operations.back().low);
   }
   for (std::size_t t = 0; t < g.num_tensors; ++t)  // those that no operation's digest covers
     if (g.producers[t].empty()) {

@@ -6,8 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
-#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,8 +16,8 @@
 #include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/problem/detail/problem_bytes.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/refine/detail/annealing.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/timeline.hpp"
 #include "remat/refine/detail/window_search.hpp"
@@ -111,98 +110,55 @@ class window_annealing {
   double time_ = std::numeric_limits<double>::infinity(), best_time_ = std::numeric_limits<double>::infinity();
 };
 
-/// The result of one search by `window_annealing`.
-struct windows_found {
-  std::vector<std::uint32_t> computes{};                  // empty: no schedule is better than the one it began with
-  double time = std::numeric_limits<double>::infinity();  // their time
-  std::uint64_t work = 0;
+/// `window_annealing` as a search of an `annealing_population`.
+class window_searches {
+ public:
+  static constexpr std::string_view kind = "windows";
+  struct start {
+    std::vector<std::uint32_t> computes{};  // a legal sequence
+    double time = 0, target = 0;            // its time, and the one that is enough
+  };
+  struct answer {
+    std::vector<std::uint32_t> computes{};                  // empty: no schedule is better than the one it began with
+    double time = std::numeric_limits<double>::infinity();  // their time
+    std::uint64_t work = 0;
+  };
+
+  explicit window_searches(const problem& p) : p_(p) {}
+
+  /// One search, until a limit is reached or it takes the target.
+  [[nodiscard]] answer anneal(const start& from, const run_control& limits) const {
+    run_clock own(limits);
+    window_annealing search(p_, limits.seed);
+    search.start(schedule_computes(p_, from.computes), from.time);
+    search.run(own, from.target);
+    if (search.best_time() >= from.time) return {.work = own.work_done()};
+    return {computes_of(search.best()), search.best_time(), own.work_done()};
+  }
+  [[nodiscard]] static bool is_legal(const problem& p, const answer& found) {
+    return found.computes.empty() || is_legal_sequence(p, found.computes);
+  }
+
+ private:
+  const problem& p_;
 };
 
-/// One search from a legal sequence of computes that takes `time`, until a limit is reached or it takes `target`.
-[[nodiscard]] inline windows_found anneal_windows(const problem& p, std::span<const std::uint32_t> from, double time,
-                                                  double target, const run_control& limits) {
-  run_clock own(limits);
-  window_annealing search(p, limits.seed);
-  search.start(schedule_computes(p, from), time);
-  search.run(own, target);
-  windows_found out;
-  out.work = own.work_done();
-  if (search.best_time() >= time) return out;
-  out.computes = computes_of(search.best());
-  out.time = search.best_time();
-  return out;
-}
+void fields_of(auto& bytes, maybe_const<window_searches::start> auto& x) { bytes(x.computes, x.time, x.target); }
+void fields_of(auto& bytes, maybe_const<window_searches::answer> auto& x) { bytes(x.computes, x.time, x.work); }
 
 /// Several searches from one schedule, with different seeds, as pieces that a crew may run. Their number does not
 /// depend on the threads if the work is limited.
-[[nodiscard]] inline std::vector<windows_found> anneal_windows_together(const problem& p, const schedule& from,
-                                                                        double time, double target, run_clock& clock) {
+[[nodiscard]] inline std::vector<window_searches::answer> anneal_windows_together(const problem& p,
+                                                                                  const schedule& from, double time,
+                                                                                  double target, run_clock& clock) {
   const run_control& control = clock.control();
-  const bool is_counted = control.has_work_limit();
   const std::size_t members = control.crew != nullptr ? control.crew->members() : control.thread_count();
-  const std::size_t count = is_counted ? 2 : std::clamp<std::size_t>(members, 1, 16);
-  const std::vector<std::uint32_t> computes = computes_of(from);
-  std::vector<windows_found> found(count);
-  piece_list pieces;
-  pieces.count = count;
-  pieces.size = [](std::size_t) { return 1.0; };
-  std::size_t begun = 0;
-  pieces.limits = [&](std::size_t i, std::size_t side_by_side) {
-    const std::size_t turns = (count - begun++ + side_by_side - 1) / side_by_side;
-    run_control limits = clock.limits(1.0 / static_cast<double>(turns));
-    limits.work_limit = share_of(clock.work_left(), 1.0 / static_cast<double>(count));
-    limits.seed = splitmix64(splitmix64(limits.seed) ^ i);
-    return limits;
-  };
-  pieces.run = [&](std::size_t i, const run_control& limits) {
-    found[i] = anneal_windows(p, computes, time, target, limits);
-  };
-  pieces.kind = "windows";
-  pieces.shared = [&] {
-    byte_writer out;
-    put_graph_and_budget(out, p);
-    return out.take();
-  };
-  pieces.encode = [&](std::size_t) {
-    byte_writer out;
-    out.put(computes);
-    out.put(time);
-    out.put(target);
-    return out.take();
-  };
-  pieces.take = [&](std::size_t i, std::span<const std::byte> bytes) {
-    byte_reader in(bytes);
-    in.get(found[i].computes);
-    in.get(found[i].time);
-    in.get(found[i].work);
-    const std::vector<std::uint32_t>& made = found[i].computes;
-    if (!made.empty() && *std::max_element(made.begin(), made.end()) >= p.graph().num_operations)
-      throw error("windows: another process returned operations that the graph does not have");
-  };
-  run_pieces(pieces, control);
-  for (const windows_found& one : found) clock.work(one.work);
+  const std::size_t count = control.has_work_limit() ? 2 : std::clamp<std::size_t>(members, 1, 16);
+  const std::vector<window_searches::start> starts(count, {computes_of(from), time, target});
+  std::vector<window_searches::answer> found = annealing_population<window_searches>(p).run(
+      starts, even_limits(clock, count, splitmix64(control.seed)), control);
+  for (const window_searches::answer& one : found) clock.work(one.work);
   return found;
-}
-
-/// The kind of the pieces of `anneal_windows_together`.
-[[nodiscard]] inline piece_kind portable_windows() {
-  const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
-    byte_reader in(shared);
-    const auto p = std::make_shared<const problem>(get_graph_and_budget(in));
-    return [p](std::span<const std::byte> piece, const run_control& run) {
-      byte_reader from(piece);
-      std::vector<std::uint32_t> computes;
-      from.get(computes);
-      const auto time = from.get<double>(), target = from.get<double>();
-      const windows_found found = anneal_windows(*p, computes, time, target, run);
-      byte_writer out;
-      out.put(found.computes);
-      out.put(found.time);
-      out.put(found.work);
-      return out.take();
-    };
-  };
-  return {"windows", open};
 }
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -17,10 +17,9 @@
 
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/object_pool.hpp"
 #include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/error.hpp"
-#include "remat/problem/detail/problem_bytes.hpp"
+#include "remat/refine/detail/annealing.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/timeline.hpp"
 #include "remat/schedule/check.hpp"
@@ -30,44 +29,44 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::refinement {
 
-/// The name of the kind of the pieces.
-inline constexpr std::string_view search_kind = "refine";
-
-/// The result of a search in a round.
-struct round_answer {
-  std::vector<std::uint32_t> computes{};
-  double time = std::numeric_limits<double>::infinity();
-  std::uint64_t moves = 0;  // made; 0: the rest says nothing
-};
-
 /// A timeline and its moves. A round depends on nothing that the same object did before.
 class annealing_search {
  public:
+  static constexpr std::string_view kind = "refine";
+  struct start {
+    std::vector<std::uint32_t> computes{};  // a legal schedule within the budget
+    double hot = 0;                         // the first temperature, in mean times of a recomputation
+  };
+  struct answer {
+    std::vector<std::uint32_t> computes{};
+    double time = std::numeric_limits<double>::infinity();
+    std::uint64_t moves = 0;  // made; 0: the rest says nothing
+  };
+
   explicit annealing_search(const problem& p) : plan_(p), moves_(plan_) {}
   annealing_search(const annealing_search&) = delete;  // the moves refer to the plan
   annealing_search& operator=(const annealing_search&) = delete;
 
-  /// One round: anneals from the computes of a legal schedule within the budget. The temperature falls from `hot` (in
-  /// units of the mean time per recomputation) to 0 while the limits are spent: the moves that a work limit allows, or
-  /// without one the time. Returns the best schedule seen.
-  [[nodiscard]] round_answer anneal(std::span<const std::uint32_t> from, double hot, const run_control& limits) {
+  /// One round: the temperature falls to 0 while the limits are spent: the moves that a work limit allows, or without
+  /// one the time. Returns the best schedule seen.
+  [[nodiscard]] answer anneal(const start& from, const run_control& limits) {
     run_clock clock(limits);
     const bool counted = limits.has_work_limit();
     const std::uint64_t moves = counted ? limits.work_limit / work_of::move : run_control::no_work_limit;
     if (moves == 0 || clock.should_stop()) return {};
-    plan_.load(from);
+    plan_.load(from.computes);
     plan_.keep();
     moves_.begin(limits.seed);
     moves_.must_stop = [&clock] { return clock.should_stop(); };
-    round_answer best{plan_.computes(), plan_.time()};
-    const double scale = hot * time_per_recomputation(plan_);
+    answer best{plan_.computes(), plan_.time()};
+    const double scale = from.hot * time_per_recomputation(plan_);
     const double seconds = std::chrono::duration<double>(limits.time_limit).count();
     for (; best.moves < moves; ++best.moves) {
       if (best.moves % poll_stride == 0) {
         if (clock.should_stop()) break;
         const double f =
             counted ? static_cast<double>(best.moves) / static_cast<double>(moves) : clock.seconds() / seconds;
-        moves_.temperature = f > 0.9 ? 0 : scale * (1 - f) * (1 - f);
+        moves_.temperature = falling_temperature(scale, f);
         if (best.moves % report_stride == 0)
           clock.report({.solver = "refine",
                         .stage = "refinement",
@@ -82,6 +81,9 @@ class annealing_search {
     moves_.must_stop = nullptr;
     return best;
   }
+  [[nodiscard]] static bool is_legal(const problem& p, const answer& found) {
+    return found.moves == 0 || is_legal_sequence(p, found.computes);
+  }
 
  private:
   static constexpr std::uint64_t poll_stride = 32, report_stride = 4096;
@@ -90,39 +92,8 @@ class annealing_search {
   refine_moves moves_;
 };
 
-/// Objects for the searches that run at the same time: a timeline takes some 200 bytes an operation.
-class search_pool {
- public:
-  explicit search_pool(const problem& p) : p_(p) {}
-
-  /// `annealing_search::anneal`; may be called on any thread.
-  [[nodiscard]] round_answer anneal(std::span<const std::uint32_t> from, double hot, const run_control& limits) {
-    std::unique_ptr<annealing_search> search = idle_.take([&] { return std::make_unique<annealing_search>(p_); });
-    round_answer answer = search->anneal(from, hot, limits);
-    idle_.give(std::move(search));
-    return answer;
-  }
-
- private:
-  const problem& p_;
-  object_pool<annealing_search> idle_;
-};
-
-/// Appends an answer.
-inline void put(byte_writer& out, const round_answer& answer) {
-  out.put(answer.computes);
-  out.put(answer.time);
-  out.put(answer.moves);
-}
-
-/// Reads the answer that `put` wrote.
-[[nodiscard]] inline round_answer get_answer(byte_reader& in) {
-  round_answer answer;
-  in.get(answer.computes);
-  in.get(answer.time);
-  in.get(answer.moves);
-  return answer;
-}
+void fields_of(auto& bytes, maybe_const<annealing_search::start> auto& x) { bytes(x.computes, x.hot); }
+void fields_of(auto& bytes, maybe_const<annealing_search::answer> auto& x) { bytes(x.computes, x.time, x.moves); }
 
 /// One call of `refine`.
 class refinement {
@@ -135,7 +106,7 @@ class refinement {
         rounds_(std::max(1U, options.rounds)),
         by_work_(options.run.has_work_limit() || !options.run.has_time_limit()),
         limit_(std::chrono::duration<double>(options.run.time_limit).count()),
-        pool_(p) {
+        population_(p) {
     if (std::isnan(options.lower_bound)) throw bad_argument("refine: the lower bound is not a number");
     if (!(options.gap >= 0))
       throw bad_argument("refine: gap is " + std::to_string(options.gap) + "; it must be 0 or more");
@@ -150,7 +121,9 @@ class refinement {
           run_round(c, round);
           take_best();
           if (is_optimal(result_.time, target) || must_stop()) break;
-          if (is_near_bound() || round + 1 == rounds_) exchange();
+          // Far from the bound once in a cycle: else all searches would soon go on from one schedule, and another may
+          // lead farther.
+          if (is_near_bound() || round + 1 == rounds_) exchange(all_);
         }
         if (c.is_last || is_optimal(result_.time, target) || must_stop()) break;
       }
@@ -241,13 +214,11 @@ class refinement {
   void run_round(const cycle& c, std::uint32_t round) {
     static constexpr double heats[] = {1.2, 0.5, 2.5, 0.2};
     const double cooling = 1.0 - 0.8 * round / rounds_;
-    const auto hot = [&](std::size_t i) { return heats[i % std::size(heats)] * cooling; };
-    std::vector<round_answer> answers(searches_);
+    std::vector<annealing_search::start> starts;
+    for (std::size_t i = 0; i < searches_; ++i)
+      starts.push_back({all_[i].computes, heats[i % std::size(heats)] * cooling});
     std::size_t begun = 0;
-    piece_list pieces;
-    pieces.count = searches_;
-    pieces.size = [](std::size_t) { return 1.0; };
-    pieces.limits = [&](std::size_t i, std::size_t members) {
+    const auto limits_of = [&](std::size_t i, std::size_t members) {
       run_control limits;
       limits.stop = options_.run.stop;
       limits.seed = seed_of(c, round, i);
@@ -264,50 +235,22 @@ class refinement {
       ++begun;
       return limits;
     };
-    pieces.run = [&](std::size_t i, const run_control& limits) {
-      answers[i] = pool_.anneal(all_[i].computes, hot(i), limits);
-    };
-    pieces.kind = search_kind;
-    pieces.shared = [&] {
-      byte_writer out;
-      put_graph_and_budget(out, p_);
-      return out.take();
-    };
-    pieces.encode = [&](std::size_t i) {
-      byte_writer out;
-      out.put(hot(i));
-      out.put(all_[i].computes);
-      return out.take();
-    };
-    pieces.take = [&](std::size_t i, std::span<const std::byte> bytes) {
-      byte_reader in(bytes);
-      answers[i] = get_answer(in);
-      const std::vector<std::uint32_t>& made = answers[i].computes;
-      const bool is_known = made.empty() || *std::max_element(made.begin(), made.end()) < p_.graph().num_operations;
-      if (answers[i].moves > 0 && !(is_known && check(p_, schedule_computes(p_, made)).valid()))
-        throw error("refine: another process returned a schedule that breaks the rules");
-    };
     run_control control = options_.run;
-    if (!is_worth_messages(c)) control.crew = nullptr;
+    const bool by_moves = by_work_ || !c.is_last;
+    if (!is_worth_messages(by_moves ? moves_of(c, round, 0) * work_of::move : run_control::no_work_limit,
+                           std::chrono::duration<double>((limit_ - c.begin) / rounds_)))
+      control.crew = nullptr;
     if (control.on_progress)
       control.on_progress = [&](progress news) {
         news.best_objective = std::min(news.best_objective, result_.time);
         news.lower_bound = options_.lower_bound;
         clock_.report(news);
       };
-    run_pieces(pieces, control);
+    std::vector<annealing_search::answer> answers = population_.run(starts, limits_of, control);
     for (std::size_t i = 0; i < searches_; ++i) {
       moves_made_ += answers[i].moves;
       if (answers[i].moves > 0) all_[i] = std::move(answers[i]);
     }
-  }
-
-  /// True if a round takes so long that a search may be sent to another process for it.
-  [[nodiscard]] bool is_worth_messages(const cycle& c) const {
-    constexpr std::uint64_t least_moves = 500;  // some milliseconds
-    constexpr double least_seconds = 0.005;
-    const std::uint64_t shares = std::uint64_t{searches_} * rounds_;
-    return by_work_ || !c.is_last ? c.moves / shares >= least_moves : (limit_ - c.begin) / rounds_ >= least_seconds;
   }
 
   [[nodiscard]] std::uint64_t seed_of(const cycle& c, std::uint32_t round, std::size_t search) const {
@@ -325,7 +268,8 @@ class refinement {
 
   /// The best schedule of the searches becomes the result if it is faster.
   void take_best() {
-    const round_answer& best = *std::min_element(all_.begin(), all_.end(), is_faster);
+    const annealing_search::answer& best =
+        *std::min_element(all_.begin(), all_.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
     if (best.time >= result_.time) return;
     schedule plan = schedule_computes(p_, best.computes);
     const check_report r = check(p_, plan);
@@ -336,49 +280,25 @@ class refinement {
     result_.plan = std::move(plan);
   }
 
-  /// The worst search continues from the best schedule, the others from their own best. Far from the bound that happens
-  /// once in a cycle: else all searches would soon go on from one schedule, and another may lead farther.
-  void exchange() {
-    const auto best = std::min_element(all_.begin(), all_.end(), is_faster);
-    const auto worst = std::max_element(all_.begin(), all_.end(), is_faster);
-    if (worst != best) *worst = *best;
-  }
-
   [[nodiscard]] bool is_near_bound() const { return result_.time <= options_.lower_bound * (1 + near_gap); }
-
-  static bool is_faster(const round_answer& a, const round_answer& b) { return a.time < b.time; }
 
   const problem& p_;
   const refine_options& options_;
   run_clock clock_;
   std::uint32_t searches_, rounds_;
   bool by_work_;
-  double limit_;                   // seconds
-  double seconds_per_move_ = 0;    // time per move of all searches together, in the last cycle
-  std::uint64_t moves_made_ = 0;   // moves by all searches together
-  search_pool pool_;               // this process's pool
-  std::vector<round_answer> all_;  // each search's best schedule, from which it goes on
+  double limit_;                  // seconds
+  double seconds_per_move_ = 0;   // time per move of all searches together, in the last cycle
+  std::uint64_t moves_made_ = 0;  // moves by all searches together
+  annealing_population<annealing_search> population_;
+  std::vector<annealing_search::answer> all_;  // each search's best schedule, from which it goes on
   refine_result result_;
 };
 
 }  // namespace detail::refinement
 
 REMAT_INLINE piece_kind refine_pieces() {
-  namespace own = detail::refinement;
-  const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
-    detail::byte_reader in(shared);
-    const auto all = std::make_shared<detail::received_problem<own::search_pool>>(detail::get_graph_and_budget(in));
-    return [all](std::span<const std::byte> piece, const run_control& run) {
-      detail::byte_reader from(piece);
-      const auto hot = from.get<double>();
-      std::vector<std::uint32_t> computes;
-      from.get(computes);
-      detail::byte_writer out;
-      own::put(out, all->pool.anneal(computes, hot, run));
-      return out.take();
-    };
-  };
-  return {std::string(own::search_kind), open};
+  return detail::annealing_population<detail::refinement::annealing_search>::pieces();
 }
 
 REMAT_INLINE refine_result refine(const problem& p, std::span<const schedule> starts, const refine_options& options) {

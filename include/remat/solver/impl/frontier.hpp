@@ -16,6 +16,7 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/portable_pieces.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
 #include "remat/problem/detail/problem_bytes.hpp"
@@ -117,24 +118,15 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
   pieces.report = [&](std::size_t finished) {
     clock.report({.stage = "budgets", .done = finished, .total = points.size()});
   };
-  pieces.kind = kind;
-  pieces.shared = [&] {
-    detail::byte_writer out;
-    put(out, p);
-    return out.take();
-  };
-  pieces.encode = [&](std::size_t k) {
-    detail::byte_writer out;
-    out.put(budgets[points[k]]);
-    return out.take();
-  };
-  pieces.take = [&](std::size_t k, std::span<const std::byte> result) {
-    detail::byte_reader in(result);
-    answers[points[k]] = detail::get_solution(in);
-    // The exact checker has the last word here as well.
-    if (const solution& s = answers[points[k]]; s.plan && !check(p.with_budget(budgets[points[k]]), *s.plan).valid())
-      throw error("frontier: another process returned a schedule that breaks the rules");
-  };
+  detail::let_others_run<solution>(
+      pieces, kind, [&](detail::byte_writer& out) { put_problem(out, p); },
+      [&](std::size_t k) { return budgets[points[k]]; },
+      [&](std::size_t k, solution found) {
+        // The exact checker has the last word here as well.
+        if (found.plan && !check(p.with_budget(budgets[points[k]]), *found.plan).valid())
+          throw error("frontier: another process returned a schedule that breaks the rules");
+        answers[points[k]] = std::move(found);
+      });
   for (const std::size_t k : points) (void)p.with_budget(budgets[k]);  // throws before any is solved
   run_control control = run;
   if (run.on_progress) control.on_progress = [&](const progress& news) { clock.report(news); };
@@ -161,16 +153,12 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
 }
 
 REMAT_INLINE piece_kind frontier_points(std::string_view solver, problem_solver solve) {
-  const auto open = [solve = std::move(solve)](std::span<const std::byte> shared) -> piece_kind::runner {
-    detail::byte_reader in(shared);
-    return [p = detail::get_problem(in), solve](std::span<const std::byte> piece, const run_control& run) {
-      detail::byte_reader budget(piece);
-      detail::byte_writer out;
-      put(out, detail::frontier::solve_point(p.with_budget(budget.get<std::int64_t>()), solve, run));
-      return out.take();
+  const auto open = [solve = std::move(solve)](detail::byte_reader& in) {
+    return [p = detail::get_problem(in), solve](std::int64_t budget, const run_control& run) {
+      return detail::frontier::solve_point(p.with_budget(budget), solve, run);
     };
   };
-  return {detail::frontier::kind_of(solver), open};
+  return detail::portable_kind<std::int64_t>(detail::frontier::kind_of(solver), open);
 }
 
 REMAT_INLINE budget_bisection

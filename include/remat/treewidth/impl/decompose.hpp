@@ -11,11 +11,13 @@
 #include <span>
 #include <stop_token>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/portable_pieces.hpp"
 #include "remat/core/detail/random.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
@@ -29,6 +31,15 @@
 #include "remat/treewidth/detail/width_bound.hpp"
 
 namespace REMAT_NAMESPACE {
+
+namespace detail {
+
+void fields_of(auto& bytes, maybe_const<decomposition_statistics> auto& s) { bytes(s.rounds, s.work, s.seconds); }
+void fields_of(auto& bytes, maybe_const<decomposition_result> auto& r) {
+  bytes(r.tree.bags, r.tree.edges, r.width, r.lower_bound, r.proven, r.stopped, r.statistics);
+}
+
+}  // namespace detail
 
 namespace detail::decomposing {
 
@@ -457,55 +468,7 @@ class solver {
   std::uint32_t polls_after_stop_ = 0;
 };
 
-inline constexpr const char* search_kind = "tree decomposition";
-
-/// Appends the pairs of an edge list.
-inline void put(byte_writer& out, std::span<const undirected_graph::edge> edges) {
-  std::vector<std::uint32_t> ends;
-  ends.reserve(2 * edges.size());
-  for (const undirected_graph::edge& e : edges) {
-    ends.push_back(e.first);
-    ends.push_back(e.second);
-  }
-  out.put(ends);
-}
-
-/// Reads the pairs that `put` wrote.
-[[nodiscard]] inline std::vector<undirected_graph::edge> get_edges(byte_reader& in) {
-  std::vector<std::uint32_t> ends;
-  in.get(ends);
-  std::vector<undirected_graph::edge> edges;
-  for (std::size_t i = 0; i + 1 < ends.size(); i += 2) edges.emplace_back(ends[i], ends[i + 1]);
-  return edges;
-}
-
-/// Appends the result of a search.
-inline void put(byte_writer& out, const decomposition_result& r) {
-  out.put(r.tree.bags);
-  put(out, r.tree.edges);
-  out.put(r.width);
-  out.put(r.lower_bound);
-  out.put(r.proven);
-  out.put(r.stopped);
-  out.put(r.statistics.rounds);
-  out.put(r.statistics.work);
-  out.put(r.statistics.seconds);
-}
-
-/// Reads the result that `put` wrote.
-[[nodiscard]] inline decomposition_result get_result(byte_reader& in) {
-  decomposition_result r;
-  in.get(r.tree.bags);
-  r.tree.edges = get_edges(in);
-  in.get(r.width);
-  in.get(r.lower_bound);
-  in.get(r.proven);
-  in.get(r.stopped);
-  in.get(r.statistics.rounds);
-  in.get(r.statistics.work);
-  in.get(r.statistics.seconds);
-  return r;
-}
+inline constexpr std::string_view search_kind = "tree decomposition";
 
 /// How many processes may search at the same time.
 [[nodiscard]] inline std::size_t members_of(const run_control& run) {
@@ -523,7 +486,6 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
   const auto is_enough = [&](const decomposition_result& r) { return r.proven || r.width <= options.target_width; };
   piece_list pieces;
   pieces.count = count;
-  pieces.size = [](std::size_t) { return 1.0; };
   pieces.limits = [&](std::size_t i, std::size_t) {
     run_control own = options.run;
     own.stop = source.get_token();
@@ -537,30 +499,22 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
     results[i] = solver(g, own).run();
     if (is_enough(results[i])) source.request_stop();
   };
-  pieces.kind = search_kind;
-  pieces.shared = [&] {
-    byte_writer out;
-    out.put<std::uint64_t>(g.num_vertices());
+  const auto share = [&](byte_writer& out) {
     std::vector<undirected_graph::edge> edges;
     for (std::uint32_t v = 0; v < g.num_vertices(); ++v)
       for (const std::uint32_t w : g.neighbours(v))
         if (v < w) edges.emplace_back(v, w);
-    put(out, edges);
-    return out.take();
+    out(std::uint64_t{g.num_vertices()}, edges);
   };
-  pieces.encode = [&](std::size_t) {
-    byte_writer out;
-    out.put(options.rounds);
-    out.put(options.target_width);
-    return out.take();
-  };
-  pieces.take = [&](std::size_t i, std::span<const std::byte> bytes) {
-    byte_reader in(bytes);
-    results[i] = get_result(in);
-    if (const decomposition_report r = check_decomposition(g, results[i].tree); !r.valid())
-      throw internal_error("another process returned an invalid tree decomposition: " + r.violations.front());
-    if (is_enough(results[i])) source.request_stop();
-  };
+  const std::pair effort(options.rounds, options.target_width);
+  let_others_run<decomposition_result>(
+      pieces, search_kind, share, [&](std::size_t) { return effort; },
+      [&](std::size_t i, decomposition_result found) {
+        if (const decomposition_report r = check_decomposition(g, found.tree); !r.valid())
+          throw internal_error("another process returned an invalid tree decomposition: " + r.violations.front());
+        if (is_enough(found)) source.request_stop();
+        results[i] = std::move(found);
+      });
   run_control control = options.run;
   control.stop = source.get_token();
   run_pieces(pieces, control);
@@ -582,22 +536,17 @@ inline decomposition_result solve_together(const undirected_graph& g, const deco
 
 REMAT_INLINE piece_kind decompose_pieces() {
   namespace own = detail::decomposing;
-  const auto open = [](std::span<const std::byte> shared) -> piece_kind::runner {
-    detail::byte_reader in(shared);
+  using effort = std::pair<std::uint32_t, std::int64_t>;  // rounds and the target width
+  return detail::portable_kind<effort>(own::search_kind, [](detail::byte_reader& in) {
     const auto vertices = static_cast<std::size_t>(in.get<std::uint64_t>());
-    const undirected_graph g(vertices, own::get_edges(in));
-    return [g](std::span<const std::byte> piece, const run_control& run) {
-      detail::byte_reader from(piece);
+    const undirected_graph g(vertices, in.get<std::vector<undirected_graph::edge>>());
+    return [g](const effort& own_effort, const run_control& run) {
       decompose_options options;
       options.run = run;
-      from.get(options.rounds);
-      from.get(options.target_width);
-      detail::byte_writer out;
-      own::put(out, own::solver(g, options).run());
-      return out.take();
+      std::tie(options.rounds, options.target_width) = own_effort;
+      return own::solver(g, options).run();
     };
-  };
-  return {own::search_kind, open};
+  });
 }
 
 REMAT_INLINE decomposition_result decompose(const undirected_graph& g, const decompose_options& options) {

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "remat/core/detail/byte_stream.hpp"
+#include "remat/core/detail/portable_pieces.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
@@ -141,6 +142,8 @@ class group_level {
   std::vector<std::uint32_t> place_;  // operation of the graph → of `flat_`
 };
 
+void fields_of(auto& bytes, maybe_const<level_child> auto& c) { bytes(c.sub_graph, c.ways); }
+
 namespace sub_graph_ways {
 
 /// The children of a divided sub-graph as segments of its forward. Precondition: they are consecutive there, in turn.
@@ -173,6 +176,26 @@ inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
 /// The name of the kind of pieces of `finder`.
 inline constexpr std::string_view group_ways_kind = "group ways";
 
+/// What a piece needs in another process beside `way_question`.
+struct group_question {
+  sub_method method{};
+  double max_columns = 0;  // these three are of `sub_graph_search`
+  std::uint64_t nodes = 0;
+  std::string backend{};
+  std::size_t programs_left = 0;
+  std::vector<level_child> children{};
+};
+
+/// What a piece returns beside the ways: integer programs that were solved, and that were refused.
+struct program_counts {
+  std::size_t programs = 0, refused = 0;
+};
+
+void fields_of(auto& bytes, maybe_const<group_question> auto& q) {
+  bytes(q.method, q.max_columns, q.nodes, q.backend, q.programs_left, q.children);
+}
+void fields_of(auto& bytes, maybe_const<program_counts> auto& c) { bytes(c.programs, c.refused); }
+
 /// The search for the ways of some sub-graphs.
 class finder {
  public:
@@ -203,14 +226,14 @@ class finder {
     return std::move(out_);
   }
 
-  /// Finds ways of the one sub-graph in another process (`find_way_elsewhere`): `in` is behind the method.
-  template <class Search>
-  void run_elsewhere(sub_method method, std::size_t programs_left, const Search& search_ways, byte_writer& out) {
+  /// Finds ways of the one sub-graph in another process.
+  [[nodiscard]] std::pair<finding_ways::finding, program_counts> run_elsewhere(const finding_ways::way_question& q,
+                                                                               const group_question& own,
+                                                                               const run_control& run) {
     const std::vector<std::uint32_t> only{0};
-    programs_left_ = programs_left;
-    search_ways(method_solvers{*this, method, only});
-    out.put<std::uint64_t>(programs_.load());
-    out.put<std::uint64_t>(refused_.load());
+    programs_left_ = own.programs_left;
+    finding_ways::finding found = find_way_elsewhere(q, method_solvers{*this, own.method, only}, run);
+    return {std::move(found), {programs_.load(), refused_.load()}};
   }
 
  private:
@@ -345,28 +368,24 @@ class finder {
       return divided ? search.search_group(children, runs, peak, save, clock) : std::vector<schedule>{};
     }
 
-    // Other processes get the graph once, and the children of each sub-graph.
+    // For other processes: the graph once, and the children of each sub-graph.
+    using answer = program_counts;
     [[nodiscard]] std::string_view kind() const noexcept {
       return search.search_.own_solver ? std::string_view() : group_ways_kind;
     }
-    void put_shared(byte_writer& out) const { detail::put(out, search.graph_); }
-    void put(std::size_t i, byte_writer& out) const {
-      out.put(method);
-      out.put(search.search_.max_columns);
-      out.put(search.search_.nodes);
-      out.put(std::string(search.search_.backend ? search.search_.backend->name() : std::string_view()));
-      out.put<std::uint64_t>(search.programs_left_.load());
-      const std::vector<level_child>& children = search.of_class(classes[i]).children;
-      out.put<std::uint64_t>(children.size());
-      for (const level_child& child : children) {
-        detail::put(out, child.sub_graph);
-        out.put<std::uint64_t>(child.ways.size());
-        for (const sub_graph_way& way : child.ways) detail::put(out, way);
-      }
+    void share(byte_writer& out) const { out.put(search.graph_); }
+    [[nodiscard]] group_question question(std::size_t i) const {
+      const sub_graph_search& all = search.search_;
+      return {method,
+              all.max_columns,
+              all.nodes,
+              all.backend ? std::string(all.backend->name()) : std::string(),
+              search.programs_left_.load(),
+              search.of_class(classes[i]).children};
     }
-    void take(byte_reader& in) const {
-      search.programs_ += static_cast<std::size_t>(in.get<std::uint64_t>());
-      search.refused_ += static_cast<std::size_t>(in.get<std::uint64_t>());
+    void take(const answer& counts) const {
+      search.programs_ += counts.programs;
+      search.refused_ += counts.refused;
     }
 
    private:
@@ -466,38 +485,24 @@ class finder {
 
 /// How other processes find ways of groups. `backend`: for integer programs.
 inline piece_kind portable_ways_with(mip_backend_ref backend) {
-  const auto open = [backend](std::span<const std::byte> shared) -> piece_kind::runner {
-    byte_reader graph(shared);
-    const problem whole = problem::from_flat(get_flat_graph(graph));
-    return [whole, backend](std::span<const std::byte> piece, const run_control& limits) {
-      const auto with_solvers = [&](byte_reader& in, const sub_graph& g, const run_control& run,
-                                    const auto& search_ways, byte_writer& out) {
-        const auto method = in.get<sub_method>();
-        sub_graph_search search;
-        in.get(search.max_columns);
-        in.get(search.nodes);
-        std::string wanted;
-        in.get(wanted);
-        if (method == sub_method::h_ilp && wanted != backend.name())
-          throw bad_argument("the integer programs are for the backend " + wanted + ", and this process has " +
-                             std::string(backend.name()) + "; give solver_pieces the same backend on all ranks");
-        search.backend = backend;
-        const auto programs_left = static_cast<std::size_t>(in.get<std::uint64_t>());
-        std::vector<divided_sub_graph> one(1);
-        one[0].sub_graph = g;
-        one[0].children.resize(in.length(1));
-        for (level_child& child : one[0].children) {
-          child.sub_graph = get_sub_graph(in);
-          child.ways.resize(in.length(1));
-          for (sub_graph_way& way : child.ways) way = get_way(in);
-        }
-        run_clock clock(run);
-        finder(whole.graph(), one, search, clock).run_elsewhere(method, programs_left, search_ways, out);
-      };
-      return find_way_elsewhere(piece, limits, with_solvers);
+  using question = std::pair<finding_ways::way_question, group_question>;
+  return portable_kind<question>(group_ways_kind, [backend](byte_reader& in) {
+    return [whole = problem::from_flat(in.get<flat_graph>()), backend](const question& q, const run_control& run) {
+      const group_question& own = q.second;
+      if (own.method == sub_method::h_ilp && own.backend != backend.name())
+        throw bad_argument("the integer programs are for the backend " + own.backend + ", and this process has " +
+                           std::string(backend.name()) + "; give solver_pieces the same backend on all ranks");
+      sub_graph_search search;
+      search.max_columns = own.max_columns;
+      search.nodes = own.nodes;
+      search.backend = backend;
+      std::vector<divided_sub_graph> one(1);
+      one[0].sub_graph = q.first.graph;
+      one[0].children = own.children;
+      run_clock clock(run);
+      return finder(whole.graph(), one, search, clock).run_elsewhere(q.first, own, run);
     };
-  };
-  return {std::string(group_ways_kind), open};
+  });
 }
 
 }  // namespace sub_graph_ways

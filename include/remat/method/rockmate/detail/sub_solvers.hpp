@@ -66,20 +66,22 @@ struct default_sub_solvers {
 struct portable_sub_solvers final : default_sub_solvers {
   static constexpr std::string_view name = "ways";
   [[nodiscard]] std::string_view kind() const noexcept { return name; }
-  void put_shared(byte_writer&) const {}
-  void put(std::size_t, byte_writer&) const {}
-  void take(byte_reader&) const {}
+  struct answer {};  // they return nothing beside the ways
+  void share(byte_writer&) const {}
+  [[nodiscard]] answer question(std::size_t) const { return {}; }
+  void take(const answer&) const {}
 };
+
+void fields_of(auto&, maybe_const<portable_sub_solvers::answer> auto&) {}
 
 /// How other processes find ways by `portable_sub_solvers`.
 [[nodiscard]] inline piece_kind portable_ways() {
-  const auto run_piece = [](std::span<const std::byte> piece, const run_control& run) {
-    return find_way_elsewhere(piece, run,
-                              [](byte_reader&, const sub_graph&, const run_control&, const auto& search, byte_writer&) {
-                                search(portable_sub_solvers{});
-                              });
-  };
-  return {std::string(portable_sub_solvers::name), [run_piece](std::span<const std::byte>) { return run_piece; }};
+  using nothing = portable_sub_solvers::answer;
+  return portable_kind<std::pair<finding_ways::way_question, nothing>>(portable_sub_solvers::name, [](byte_reader&) {
+    return [](const auto& question, const run_control& run) {
+      return std::pair(find_way_elsewhere(question.first, portable_sub_solvers{}, run), nothing{});
+    };
+  });
 }
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -36,11 +37,14 @@ using namespace remat::detail;  // NOLINT: the search was a part of the library
 /// times by maxima and sums, which are rounded down. So the whole schedule ends at the greatest of some sums: the time
 /// when an engine is through with what is listed before, plus the tail of the engine; and the end of a tensor's copy in
 /// or out before, plus a tail for that tensor.
-class copying_search : private detail::backward_states<copying_search>, public detail::exact_solve::search_end {
+class copying_search : private write_sets, public exact_solve::search_end {
  public:
   copying_search(const problem& p, std::uint64_t max_labels, double incumbent)
-      : backward_states(p.graph(), p.budget(), incumbent),
+      : write_sets(p.graph(), p.budget()),
         search_end(p.graph().num_operations),
+        s_(p.graph()),
+        budget_(p.budget()),
+        limit_(incumbent),
         problem_(p),
         host_budget_(p.host_budget()),
         has_host_limit_(p.host_budget() != problem::unlimited),
@@ -49,8 +53,8 @@ class copying_search : private detail::backward_states<copying_search>, public d
         cut_(sub_, *p.link()) {
     number_tensors();
     tensor_words_ = (tensors_.size() + 63) / 64;
-    keys_ = state_table(key_words_ + 4 * tensor_words_ + 1);
-    sets_ = state_table(key_words_ + tensor_words_);
+    keys_ = state_table(key_words() + 4 * tensor_words_ + 1);
+    sets_ = state_table(key_words() + tensor_words_);
   }
 
   /// Searches until it finds the least time below the incumbent's, proves that none exists, or reaches a limit.
@@ -58,14 +62,14 @@ class copying_search : private detail::backward_states<copying_search>, public d
   stop_reason run(run_clock& clock, double at_least) {
     bound_ = at_least;
     point& root = child_;
-    root.device.assign(key_words_, 0);
-    for (bits* b : {&root.on_host, &root.dropped, &root.copied, &root.may_hold}) b->assign(tensor_words_, 0);
+    root.device.assign(key_words(), 0);
+    for (bit_words* b : {&root.on_host, &root.dropped, &root.copied, &root.may_hold}) b->assign(tensor_words_, 0);
     for (const std::uint32_t t : s_.final_outputs) open_writes(root.device, t);
-    for (const std::uint32_t e : effects_) set(root.device, effect_bit_[e]);
+    open_effects(root.device);
     for (std::vector<double>* tails : {&root.coming, &root.leaving}) tails->assign(tensors_.size(), 0);
     emit(none, at_least, step::compute(op_id{}));
     while (!open_.empty()) {
-      const entry top = pop();
+      const open_states::entry top = open_.pop();
       label& x = labels_[top.state];
       if (x.dropped || top.total != x.bound) continue;
       bound_ = std::max(bound_, std::min(top.total, limit_));
@@ -96,17 +100,17 @@ class copying_search : private detail::backward_states<copying_search>, public d
   /// The schedule of the goal: its steps, and the frees that are not moves.
   [[nodiscard]] schedule schedule_found() const {
     schedule plan;
-    bits device(key_words_);
+    bit_words device(key_words());
     for (std::uint32_t i = goal_; labels_[i].parent != none; i = labels_[i].parent) {
       const step x = labels_[i].last;
       plan.steps.push_back(x);
       if (!x.is_compute()) continue;
       const std::uint64_t* after = keys_.key(labels_[labels_[i].parent].key);
-      std::copy(after, after + key_words_, device.begin());
+      std::copy(after, after + key_words(), device.begin());
       const auto o = static_cast<std::uint32_t>(index(x.operation()));
       const auto free_unneeded = [&](const auto& row) {
         for (const std::uint32_t t : row)
-          if (first_bit_[t] == none || num_open(device, t) == 0) plan.free(static_cast<tensor_id>(t));
+          if (first_bit(t) == none || num_open(device, t) == 0) plan.free(static_cast<tensor_id>(t));
       };
       free_unneeded(s_.inputs[o]);
       free_unneeded(s_.outputs[o]);
@@ -115,20 +119,17 @@ class copying_search : private detail::backward_states<copying_search>, public d
   }
 
  private:
-  friend class detail::backward_states<copying_search>;
-  [[nodiscard]] static bool must_run(const bits&, std::uint32_t) noexcept { return false; }
-
   /// A tail that no copy in can meet, and one that is of no account.
   static constexpr double too_late = std::numeric_limits<double>::infinity(), never = -too_late;
   static constexpr std::uint32_t no_sequence = 0, drop_first = 1, offload_first = 2;
 
   /// The end of a schedule, unpacked. Sets of tensors are by number.
   struct point {
-    bits device;    // open writes, and effects: what has to be on the device
-    bits on_host;   // tensors that have to be on the host
-    bits dropped;   // with a limit on the host: tensors that are dropped, and have still to be copied back before
-    bits copied;    // tensors that are copied out later
-    bits may_hold;  // tensors on the host that may be freed right here
+    bit_words device;    // open writes, and effects: what has to be on the device
+    bit_words on_host;   // tensors that have to be on the host
+    bit_words dropped;   // with a limit on the host: tensors that are dropped, and have still to be copied back before
+    bit_words copied;    // tensors that are copied out later
+    bit_words may_hold;  // tensors on the host that may be freed right here
     std::uint32_t prefetched = none;       // the first compute or prefetch is the prefetch of this tensor
     std::uint32_t sequence = no_sequence;  // the first offload or drop before it; an offload: plus the tensor's number
     double compute = 0, out = 0, in = 0;   // tails of the engines
@@ -166,13 +167,13 @@ class copying_search : private detail::backward_states<copying_search>, public d
     number_.assign(s_.num_tensors, none);
     for (std::uint32_t t = 0; t < s_.num_tensors; ++t) {
       // Of no bytes: it is kept, unless further runs would add to it twice.
-      if (first_bit_[t] == none || num_producers(t) == 0 || (s_.bytes[t] == 0 && num_producers(t) == 1)) continue;
+      if (first_bit(t) == none || num_producers(t) == 0 || (s_.bytes[t] == 0 && num_producers(t) == 1)) continue;
       number_[t] = static_cast<std::uint32_t>(tensors_.size());
       tensors_.push_back(t);
       time_out_.push_back(link.time_out(s_.bytes[t]));
       time_in_.push_back(link.time_in(s_.bytes[t]));
-      bits before(operation_words_, 0);
-      for (const std::uint32_t o : s_.producers[t]) unite(before, ancestors_[o]);
+      bit_words before(operation_words(), 0);
+      for (const std::uint32_t o : s_.producers[t]) unite(before, ancestors(o));
       release_.push_back(below(closure_time(before)));
     }
   }
@@ -181,50 +182,50 @@ class copying_search : private detail::backward_states<copying_search>, public d
     const auto row = s_.outputs[o];
     return std::binary_search(row.begin(), row.end(), t);
   }
-  [[nodiscard]] bool is_whole(const bits& device, std::uint32_t t) const {
+  [[nodiscard]] bool is_whole(const bit_words& device, std::uint32_t t) const {
     return num_open(device, t) == num_producers(t);
   }
   /// What must run before `x`: also the producers of what has to be on the host.
-  void close_point(const bits& device, const bits& on_host, bits& into) const {
+  void close_point(const bit_words& device, const bit_words& on_host, bit_words& into) const {
     close(device, into);
-    each(on_host, [&](std::uint32_t i) {
-      for (const std::uint32_t o : s_.producers[tensors_[i]]) unite(into, ancestors_[o]);
+    for_each_bit(on_host, [&](std::uint32_t i) {
+      for (const std::uint32_t o : s_.producers[tensors_[i]]) unite(into, ancestors(o));
     });
   }
   [[nodiscard]] std::int64_t host_bytes(const point& x) const {
     std::int64_t sum = 0;
-    each(x.on_host, [&](std::uint32_t i) { sum += s_.bytes[tensors_[i]]; });
-    each(x.dropped, [&](std::uint32_t i) { sum += s_.bytes[tensors_[i]]; });
+    for_each_bit(x.on_host, [&](std::uint32_t i) { sum += s_.bytes[tensors_[i]]; });
+    for_each_bit(x.dropped, [&](std::uint32_t i) { sum += s_.bytes[tensors_[i]]; });
     return sum;
   }
 
   /// Bytes of all labels and keys.
   [[nodiscard]] std::uint64_t memory() const noexcept {
-    const std::size_t words = key_words_ + 4 * tensor_words_ + 1;
+    const std::size_t words = key_words() + 4 * tensor_words_ + 1;
     return labels_.size() * sizeof(label) + tails_.size() * sizeof(double) +
            keys_.size() * (words * sizeof(std::uint64_t) + sizeof(state_table::node));
   }
   [[nodiscard]] bool is_goal(const label& x) const {
     const std::uint64_t* key = keys_.key(x.key);
-    return std::all_of(key, key + key_words_ + 2 * tensor_words_, [](std::uint64_t w) { return w == 0; });
+    return std::all_of(key, key + key_words() + 2 * tensor_words_, [](std::uint64_t w) { return w == 0; });
   }
 
   void push(std::uint32_t i) {
     const label& x = labels_[i];
     if (x.bound >= limit_) return;
-    open_.push_back({x.bound, x.compute, i});
-    std::push_heap(open_.begin(), open_.end(), later);
+    open_.push({x.bound, x.compute, i});
   }
 
   void pack_key(const point& x, std::vector<std::uint64_t>& key) const {
     key.assign(x.device.begin(), x.device.end());
-    for (const bits* b : {&x.on_host, &x.dropped, &x.copied, &x.may_hold}) key.insert(key.end(), b->begin(), b->end());
+    for (const bit_words* b : {&x.on_host, &x.dropped, &x.copied, &x.may_hold})
+      key.insert(key.end(), b->begin(), b->end());
     key.push_back(std::uint64_t{x.prefetched} << 32 | x.sequence);
   }
   void pack_tails(const point& x, std::vector<double>& tails) const {
     tails.clear();
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      const bool on_device = num_open(x.device, tensors_[i]) > 0, on_host = has(x.on_host, i);
+      const bool on_device = num_open(x.device, tensors_[i]) > 0, on_host = test_bit(x.on_host, i);
       if (on_device) tails.push_back(x.coming[i]);
       if (on_device && on_host) tails.push_back(x.leaving[i]);
     }
@@ -232,9 +233,9 @@ class copying_search : private detail::backward_states<copying_search>, public d
   void unpack(std::uint32_t id, point& x) const {
     const label& from = labels_[id];
     const std::uint64_t* key = keys_.key(from.key);
-    x.device.assign(key, key + key_words_);
-    key += key_words_;
-    for (bits* b : {&x.on_host, &x.dropped, &x.copied, &x.may_hold}) {
+    x.device.assign(key, key + key_words());
+    key += key_words();
+    for (bit_words* b : {&x.on_host, &x.dropped, &x.copied, &x.may_hold}) {
       b->assign(key, key + tensor_words_);
       key += tensor_words_;
     }
@@ -248,7 +249,7 @@ class copying_search : private detail::backward_states<copying_search>, public d
     x.coming.assign(tensors_.size(), x.in);
     x.leaving.assign(tensors_.size(), x.out);
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      const bool on_device = num_open(x.device, tensors_[i]) > 0, on_host = has(x.on_host, i);
+      const bool on_device = num_open(x.device, tensors_[i]) > 0, on_host = test_bit(x.on_host, i);
       if (on_device) x.coming[i] = tails_[at++];
       if (on_device && on_host) x.leaving[i] = tails_[at++];
     }
@@ -261,7 +262,7 @@ class copying_search : private detail::backward_states<copying_search>, public d
       // With a copy in of it, no schedule is faster than the incumbent.
       if (release_[i] + time_out_[i] + time_in_[i] + std::max(x.in, x.coming[i]) >= limit_) x.coming[i] = too_late;
       // It is not on the host before it is copied out.
-      if (!has_host_limit_ && has(x.copied, i) && !has(x.on_host, i)) x.coming[i] = never;
+      if (!has_host_limit_ && test_bit(x.copied, i) && !test_bit(x.on_host, i)) x.coming[i] = never;
       x.coming[i] = std::max(x.coming[i], x.in);
       x.leaving[i] = std::max(x.leaving[i], x.out);
     }
@@ -271,7 +272,7 @@ class copying_search : private detail::backward_states<copying_search>, public d
   double quick_bound(const point& x) {
     double bound = x.compute + closure_time(child_closure_);
     order_.clear();
-    each(x.on_host, [&](std::uint32_t i) {
+    for_each_bit(x.on_host, [&](std::uint32_t i) {
       // What is listed here or later waits with the free of the tensor for its copy out.
       order_.push_back({num_open(x.device, tensors_[i]) > 0 ? x.leaving[i] : x.compute, i});
     });
@@ -292,7 +293,7 @@ class copying_search : private detail::backward_states<copying_search>, public d
     close_point(child_.device, child_.on_host, child_closure_);
     if (last.is_compute() && parent != none) {
       const std::size_t o = index(last.operation());
-      if (s_.once[o] && has(child_closure_, static_cast<std::uint32_t>(o))) return;  // it would run twice
+      if (s_.once[o] && test_bit(child_closure_, static_cast<std::uint32_t>(o))) return;  // it would run twice
     }
     const double bound = std::max(at_least, quick_bound(child_));
     if (bound >= limit_) return;
@@ -353,28 +354,28 @@ class copying_search : private detail::backward_states<copying_search>, public d
 
   /// `free` of tensors that are copied out before: as late as memory allows.
   void try_holds(std::uint32_t id, double at_least, std::int64_t bytes) {
-    each(now_.may_hold, [&](std::uint32_t i) {
+    for_each_bit(now_.may_hold, [&](std::uint32_t i) {
       const std::uint32_t t = tensors_[i];
       if (bytes + s_.bytes[t] > budget_) return;
       child_ = now_;
       open_writes(child_.device, t);
-      clear(child_.may_hold, i);
+      clear_bit(child_.may_hold, i);
       child_.coming[i] = child_.leaving[i] = now_.compute;
       emit(id, at_least, step::free(static_cast<tensor_id>(t)));
     });
   }
 
   void try_offloads(std::uint32_t id, double at_least) {
-    each(now_.on_host, [&](std::uint32_t i) {
+    for_each_bit(now_.on_host, [&](std::uint32_t i) {
       const std::uint32_t t = tensors_[i];
       if (!is_whole(now_.device, t)) return;
       child_ = now_;
-      clear(child_.on_host, i);
+      clear_bit(child_.on_host, i);
       if (has_host_limit_) {
         child_.host_peak = std::max(now_.host_peak, host_bytes(now_));
         if (child_.host_peak > host_budget_) return;
       }
-      set(child_.copied, i);
+      set_bit(child_.copied, i);
       child_.out = sum_below(std::max(now_.out, now_.leaving[i]), time_out_[i]);
       child_.compute = std::max(now_.compute, child_.out);
       child_.coming[i] = std::max(now_.coming[i], child_.out);
@@ -388,9 +389,10 @@ class copying_search : private detail::backward_states<copying_search>, public d
   void try_drops(std::uint32_t id, double at_least) {
     const std::int64_t held = host_bytes(now_);
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
-      if (has(now_.on_host, i) || has(now_.dropped, i) || held + s_.bytes[tensors_[i]] > host_budget_) continue;
+      if (test_bit(now_.on_host, i) || test_bit(now_.dropped, i) || held + s_.bytes[tensors_[i]] > host_budget_)
+        continue;
       child_ = now_;
-      set(child_.dropped, i);
+      set_bit(child_.dropped, i);
       child_.host_peak = std::max(now_.host_peak, held + s_.bytes[tensors_[i]]);
       if (num_open(now_.device, tensors_[i]) > 0) child_.coming[i] = std::max(now_.coming[i], now_.out);
       child_.sequence = drop_first;
@@ -403,22 +405,22 @@ class copying_search : private detail::backward_states<copying_search>, public d
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
       const std::uint32_t t = tensors_[i];
       if (!is_whole(now_.device, t) || now_.coming[i] == too_late) continue;
-      const bool there = has(now_.on_host, i);
-      const bool dropped = has(now_.dropped, i);
-      if (!there && !dropped && has(now_.copied, i)) continue;  // its copy out comes later
+      const bool there = test_bit(now_.on_host, i);
+      const bool dropped = test_bit(now_.dropped, i);
+      if (!there && !dropped && test_bit(now_.copied, i)) continue;  // its copy out comes later
       child_ = now_;
       if (dropped) {
-        clear(child_.dropped, i);
+        clear_bit(child_.dropped, i);
       } else if (!there && has_host_limit_) {  // its copy stays on the host to the end
         child_.host_peak += s_.bytes[t];
         if (child_.host_peak > host_budget_) continue;
       }
-      set(child_.on_host, i);
+      set_bit(child_.on_host, i);
       child_.in = sum_below(std::max(now_.in, now_.coming[i]), time_in_[i]);
       child_.compute = std::max(now_.compute, child_.in);
       child_.coming[i] = child_.leaving[i] = never;
       const std::uint32_t count = num_producers(t);
-      for (std::uint32_t w = 0; w < count; ++w) clear(child_.device, first_bit_[t] + w);
+      for (std::uint32_t w = 0; w < count; ++w) clear_bit(child_.device, first_bit(t) + w);
       child_.prefetched = t;
       child_.sequence = no_sequence;
       allow_holds(child_, bytes, none, i);
@@ -429,19 +431,19 @@ class copying_search : private detail::backward_states<copying_search>, public d
   /// Marks the tensors on the host that may be freed right before a step that takes `running` bytes: they have to go.
   void allow_holds(point& x, std::int64_t running, std::uint32_t o, std::uint32_t prefetched) const {
     std::fill(x.may_hold.begin(), x.may_hold.end(), 0);
-    each(x.on_host, [&](std::uint32_t i) {
+    for_each_bit(x.on_host, [&](std::uint32_t i) {
       const std::uint32_t t = tensors_[i];
       if (i == prefetched || num_open(x.device, t) > 0) return;
-      if (running + s_.bytes[t] > budget_ || (o != none && writes(o, t))) set(x.may_hold, i);
+      if (running + s_.bytes[t] > budget_ || (o != none && writes(o, t))) set_bit(x.may_hold, i);
     });
   }
 
   void try_computes(std::uint32_t id, double at_least, std::int64_t bytes) {
-    seen_.assign(operation_words_, 0);
+    seen_.assign(operation_words(), 0);
     const auto try_one = [&](std::uint32_t o) {
-      if (has(seen_, o)) return;
-      set(seen_, o);
-      const move m = judge(now_.device, o, bytes);
+      if (test_bit(seen_, o)) return;
+      set_bit(seen_, o);
+      const move m = judge(now_.device, closure_, o, bytes);
       if (!m.possible || !m.legal) return;
       // It could have begun before this compute.
       if (now_.prefetched != none && m.running + s_.bytes[now_.prefetched] <= budget_ && !writes(o, now_.prefetched))
@@ -466,10 +468,10 @@ class copying_search : private detail::backward_states<copying_search>, public d
     if (now_.sequence >= offload_first) {
       const std::uint32_t t = tensors_[now_.sequence - offload_first];
       for (const std::uint32_t o : s_.producers[t])
-        if (has(now_.device, write_bit(o, t))) try_one(o);
+        if (test_bit(now_.device, write_bit(o, t))) try_one(o);
       return;
     }
-    each(now_.device, [&](std::uint32_t b) { try_one(bit_operation_[b]); });
+    for_each_bit(now_.device, [&](std::uint32_t b) { try_one(bit_operation(b)); });
   }
 
   // --- bounds by cuts -----------------------------------------------------------------------------------------------
@@ -481,7 +483,7 @@ class copying_search : private detail::backward_states<copying_search>, public d
     if (!has_anchors_) find_anchors(clock);
     if (anchors_.empty()) return false;
     const std::uint64_t* key = keys_.key(x.key);
-    set_key_.assign(key, key + key_words_ + tensor_words_);
+    set_key_.assign(key, key + key_words() + tensor_words_);
     std::uint32_t at = sets_.find(set_key_);
     if (at == none) {
       at = sets_.insert(set_key_);
@@ -497,28 +499,26 @@ class copying_search : private detail::backward_states<copying_search>, public d
 
   /// The problem of everything before a label that needs `set_key_`: its final outputs are what is needed.
   void begin_set() {
-    state_.assign(set_key_.begin(), set_key_.begin() + static_cast<std::ptrdiff_t>(key_words_));
-    host_.assign(set_key_.begin() + static_cast<std::ptrdiff_t>(key_words_), set_key_.end());
+    state_.assign(set_key_.begin(), set_key_.begin() + static_cast<std::ptrdiff_t>(key_words()));
+    host_.assign(set_key_.begin() + static_cast<std::ptrdiff_t>(key_words()), set_key_.end());
     close_point(state_, host_, closure_);
     sub_.final_outputs.clear();
     std::fill(sub_.final_output.begin(), sub_.final_output.end(), std::uint8_t{0});
     kept_on_host_.assign(s_.num_tensors, 0);
     for (std::uint32_t t = 0; t < s_.num_tensors; ++t) {
-      if (first_bit_[t] == none || num_producers(t) == 0) continue;
-      const bool on_host = number_[t] != none && has(host_, number_[t]);
+      if (first_bit(t) == none || num_producers(t) == 0) continue;
+      const bool on_host = number_[t] != none && test_bit(host_, number_[t]);
       if (!on_host && !is_whole(state_, t)) continue;
       sub_.final_outputs.push_back(t);
       sub_.final_output[t] = 1;
       kept_on_host_[t] = on_host;
     }
-    for (std::uint32_t o = 0; o < s_.num_operations; ++o) sub_.needed[o] = has(closure_, o);
+    for (std::uint32_t o = 0; o < s_.num_operations; ++o) sub_.needed[o] = test_bit(closure_, o);
   }
 
   void evaluate_set(std::vector<moment_value>& into, const run_clock& clock) {
     begin_set();
-    const std::uint32_t closure = number_of(closure_);
-    if (of_closure_.size() <= closure) of_closure_.resize(closure + std::size_t{1});
-    std::vector<anchor>& chosen = of_closure_[closure];
+    std::vector<anchor>& chosen = of_closure_[closure_];
     const auto add = [&](anchor& a, int flows) {
       a.value = evaluate(a, flows, clock);
       if (a.value > 0) into.push_back({a.value, a.multipliers.after, a.multipliers.in[0]});
@@ -595,10 +595,10 @@ class copying_search : private detail::backward_states<copying_search>, public d
       both.device = root.multiplier;
       both.host = root.host_multiplier;
     }
-    set_key_.assign(key_words_ + tensor_words_, 0);
-    state_.assign(key_words_, 0);
+    set_key_.assign(key_words() + tensor_words_, 0);
+    state_.assign(key_words(), 0);
     for (const std::uint32_t t : s_.final_outputs) open_writes(state_, t);
-    for (const std::uint32_t e : effects_) set(state_, effect_bit_[e]);
+    open_effects(state_);
     std::copy(state_.begin(), state_.end(), set_key_.begin());
     begin_set();
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) {
@@ -619,6 +619,11 @@ class copying_search : private detail::backward_states<copying_search>, public d
     if (anchors_.size() > most_anchors) anchors_.resize(most_anchors);
   }
 
+  const flat_graph& s_;
+  std::int64_t budget_;
+  double limit_;
+  open_states open_;
+  bit_words work_, state_, closure_, child_closure_, seen_;
   const problem& problem_;
   std::int64_t host_budget_;
   bool has_host_limit_;
@@ -636,9 +641,9 @@ class copying_search : private detail::backward_states<copying_search>, public d
   offload_cut cut_;
   std::vector<std::uint64_t> set_key_;
   std::vector<std::uint8_t> kept_on_host_;
-  bits host_;
+  bit_words host_;
   std::vector<anchor> anchors_;
-  std::vector<std::vector<anchor>> of_closure_;
+  std::map<bit_words, std::vector<anchor>> of_closure_;
   std::vector<std::vector<moment_value>> values_;  // of a set
   std::size_t expanded_ = 0;
   bool has_anchors_ = false;

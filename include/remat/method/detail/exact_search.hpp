@@ -19,7 +19,7 @@ class search_end {
  public:
   /// True: the search is exhaustive. Either `found()`, or no schedule is faster than the incumbent.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
-  [[nodiscard]] bool found() const noexcept { return goal_ != backward::none; }
+  [[nodiscard]] bool found() const noexcept { return goal_ != write_sets::none; }
   /// The proven lower bound when the search ended.
   [[nodiscard]] double bound() const noexcept { return below(bound_); }
 
@@ -32,7 +32,7 @@ class search_end {
 
   double bound_ = 0;
   std::uint32_t num_operations_;
-  std::uint32_t goal_ = backward::none;  // the state from which the schedule begins
+  std::uint32_t goal_ = write_sets::none;  // the state from which the schedule begins
   bool complete_ = false;
 };
 

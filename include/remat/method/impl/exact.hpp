@@ -33,16 +33,17 @@ namespace REMAT_NAMESPACE {
 namespace detail::exact_solve {
 
 /// A* over sets of open writes: see `exact_solver`.
-class backward_search : private backward_states<backward_search>, public search_end {
+class backward_search : public search_end {
  public:
   backward_search(const problem& p, std::uint64_t max_states, double patience, double incumbent)
-      : backward_states(p.graph(), p.budget(), incumbent),
-        search_end(p.graph().num_operations),
+      : search_end(p.graph().num_operations),
+        s_(p.graph()),
+        budget_(p.budget()),
+        all_(p.graph(), p.budget(), incumbent),
         max_states_(max_states),
         patience_(patience),
         sub_(p.graph()),
         cut_(sub_) {
-    limit_time();
     for (std::uint32_t o = 0; o < s_.num_operations; ++o) anchors_.push_back({o, nullptr, 0, 0});
     next_look_ = visits_before_patience / std::max(1U, s_.num_operations);
   }
@@ -66,57 +67,57 @@ class backward_search : private backward_states<backward_search>, public search_
   /// Searches until it finds the least time below the incumbent's, proves that none exists, or reaches a limit.
   /// `at_least` is a proven lower bound of the whole problem.
   stop_reason run(run_clock& clock, double at_least) {
-    work_.assign(key_words_, 0);
-    for (const std::uint32_t t : s_.final_outputs) open_writes(work_, t);
-    for (const std::uint32_t e : effects_) set(work_, effect_bit_[e]);
-    const std::uint32_t root = begin_at(closure_time(close(work_, closure_)));
+    state_.assign(sets().key_words(), 0);
+    for (const std::uint32_t t : s_.final_outputs) sets().open_writes(state_, t);
+    sets().open_effects(state_);
+    const double least = sets().closure_time(sets().close(state_, closure_));
     at_least_ = at_least;
-    bound_ = std::max(at_least, table_[root].remaining);
-    push(root);
-    while (!open_.empty()) {
-      const entry top = pop();
-      if (is_stale(top)) continue;
-      const std::uint32_t i = top.state;
-      bound_ = std::max(bound_, std::min(top.total, limit_));
-      if (top.total >= limit_) break;
+    bound_ = std::max(at_least, least);
+    all_.begin(state_, least);
+    while (const std::optional<backward_states::entry> top = all_.next()) {
+      const std::uint32_t i = top->state;
+      bound_ = std::max(bound_, std::min(top->total, all_.limit()));
+      if (top->total >= all_.limit()) break;
       if (const stop_reason r = clock.poll(); r != stop_reason::none) return r;
-      clock.report({.stage = "search", .lower_bound = bound_, .done = table_.size(), .total = max_states_});
-      if (table_.size() >= max_states_ || !is_worth_more()) return stop_reason::work;
-      work_.assign(table_.key(i), table_.key(i) + key_words_);
-      if (std::all_of(work_.begin(), work_.end(), [](std::uint64_t w) { return w == 0; })) {
+      clock.report({.stage = "search", .lower_bound = bound_, .done = all_.size(), .total = max_states_});
+      if (all_.size() >= max_states_ || !is_worth_more()) return stop_reason::work;
+      all_.load(i, state_);
+      if (std::all_of(state_.begin(), state_.end(), [](std::uint64_t w) { return w == 0; })) {
         goal_ = i;
         complete_ = true;
         return stop_reason::none;
       }
-      if (!table_[i].cut && raise(i, clock)) continue;
+      if (!all_[i].cut && raise(i, clock)) continue;
       clock.work(s_.num_operations * work_of::visit);
-      expand(i);
+      all_.expand(i, state_, *this);
     }
-    complete_ = !has_left_out_;
-    bound_ = is_limited_ && complete_ ? std::numeric_limits<double>::infinity() : limit_;
+    complete_ = all_.is_exhaustive();
+    bound_ = all_.is_limited() && complete_ ? std::numeric_limits<double>::infinity() : all_.limit();
     return stop_reason::none;
   }
 
-  [[nodiscard]] std::size_t states() const noexcept { return table_.size(); }
+  [[nodiscard]] std::size_t states() const noexcept { return all_.size(); }
   [[nodiscard]] std::uint64_t cuts() const noexcept { return cuts_; }
 
-  [[nodiscard]] schedule schedule_found() { return schedule_computes(s_, operations_from(goal_)); }
+  [[nodiscard]] schedule schedule_found() const { return schedule_computes(s_, all_.operations_from(goal_)); }
 
- private:
-  friend class backward_states<backward_search>;
-
-  /// The bound of a state is at least its parent's less the time of the operation between.
-  [[nodiscard]] double least_time_before(const state_table::node& from, std::uint32_t o) const {
-    return std::max(closure_time(child_closure_), sum_below(from.remaining, -s_.time[o]));
+  // The rules of `backward_states::expand`. The bound of a state is at least its parent's less the time of the
+  // operation between.
+  [[nodiscard]] double least_time_before(const bit_words&, const bit_words& closure, double from,
+                                         std::uint32_t o) const {
+    return std::max(sets().closure_time(closure), sum_below(from, -s_.time[o]));
   }
   [[nodiscard]] static bool may_run(std::uint32_t) noexcept { return true; }
-  [[nodiscard]] static bool must_run(const bits&, std::uint32_t) noexcept { return true; }
+  [[nodiscard]] static bool must_run(const bit_words&, std::uint32_t) noexcept { return true; }
+
+ private:
+  [[nodiscard]] const write_sets& sets() const noexcept { return all_.sets(); }
 
   /// False if twice as many states have closed too little of the gap. See `exact_goal::patience`.
   bool is_worth_more() {
-    if (patience_ == 0 || table_.size() < next_look_) return true;
+    if (patience_ == 0 || all_.size() < next_look_) return true;
     const double gained = bound_ - last_bound_;
-    const bool worth = last_bound_ == 0 || gained >= patience_ * (limit_ - bound_);
+    const bool worth = last_bound_ == 0 || gained >= patience_ * (all_.limit() - bound_);
     last_bound_ = bound_;
     next_look_ *= 2;
     return worth;
@@ -126,63 +127,62 @@ class backward_search : private backward_states<backward_search>, public search_
   struct closure_record {
     bool known = false;  // the rest is
     std::uint32_t uses = 0, wins = 0;
-    std::uint32_t anchor[2] = {none, none};  // the moments that gave the best bounds of the first state
+    std::uint32_t anchor[2] = {write_sets::none,
+                               write_sets::none};  // the anchors that gave the best bounds of the first state
     double price[2] = {0, 0};
   };
 
-  /// Raises the bound of state `i`, which is in work_, by the turnaround bound of the part before it. True: the state
+  /// Raises the bound of state `i`, which is in state_, by the turnaround bound of the part before it. True: the state
   /// is back in the heap with its new bound, or is proven to have no schedule.
   bool raise(std::uint32_t i, const run_clock& clock) {
-    state_table::node& x = table_[i];
-    x.cut = 1;
-    close(work_, closure_);
-    const double once = closure_time(closure_);
-    const double before = x.remaining;
+    const double once = sets().closure_time(sets().close(state_, closure_));
     // The part before the state is a problem of its own: its outputs are the tensors whose writes are all open.
     sub_.final_outputs.clear();
     std::fill(sub_.final_output.begin(), sub_.final_output.end(), std::uint8_t{0});
-    each(work_, [&](std::uint32_t b) {
-      const std::uint32_t t = bit_tensor_[b];
-      if (t == none || b != first_bit_[t] || num_open(work_, t) != num_producers(t)) return;
+    for_each_bit(state_, [&](std::uint32_t b) {
+      const std::uint32_t t = sets().bit_tensor(b);
+      if (t == write_sets::none || b != sets().first_bit(t) || sets().num_open(state_, t) != sets().num_producers(t))
+        return;
       sub_.final_outputs.push_back(t);
       sub_.final_output[t] = 1;
     });
-    for (std::uint32_t o = 0; o < s_.num_operations; ++o) sub_.needed[o] = has(closure_, o);
-    if (!(x.parent == none ? raise_root(x, once, clock) : raise_by_anchors(x, once, clock))) return true;
-    if (x.remaining <= before) return false;
-    push(i);
-    return true;
+    for (std::uint32_t o = 0; o < s_.num_operations; ++o) sub_.needed[o] = test_bit(closure_, o);
+    double bound = all_[i].remaining;
+    const bool is_root = all_[i].parent == write_sets::none;
+    if (!(is_root ? raise_root(bound, once, clock) : raise_by_anchors(bound, all_[i].closure, once, clock)))
+      bound = std::numeric_limits<double>::infinity();
+    return all_.raise(i, bound);
   }
 
-  /// Tries all moments at the first state, and keeps the best ones. False: there is no schedule.
-  bool raise_root(state_table::node& x, double once, const run_clock& clock) {
+  /// Raises `bound` by all anchors at the first state, and keeps the best ones. False: there is no schedule.
+  bool raise_root(double& bound, double once, const run_clock& clock) {
     std::vector<std::pair<double, std::uint32_t>> found;
     for (std::uint32_t a = 0; a < anchors_.size() && !clock.should_stop(); ++a) {
       if (!s_.needed[anchors_[a].moment]) continue;
       double value = 0;
-      if (!raise_at(x, a, once, 32, value, anchors_[a].price, clock)) return false;
+      if (!raise_at(bound, a, once, 32, value, anchors_[a].price, clock)) return false;
       found.push_back({-value, a});
     }
     std::sort(found.begin(), found.end());
     std::uint32_t alone = 0;
     for (const auto& [value, a] : found)
       if (anchors_[a].kept != nullptr || ++alone <= max_alone) tried_.push_back(a);
-    x.remaining = std::max(x.remaining, at_least_);
+    bound = std::max(bound, at_least_);
     return true;
   }
 
   /// One or two flows for most states: the best moment and price hardly change from a state to others of its closure.
   /// False: there is no schedule.
-  bool raise_by_anchors(state_table::node& x, double once, const run_clock& clock) {
-    if (closures_.size() <= x.closure) closures_.resize(x.closure + std::size_t{1});
-    closure_record& r = closures_[x.closure];
+  bool raise_by_anchors(double& bound, std::uint32_t closure, double once, const run_clock& clock) {
+    if (closures_.size() <= closure) closures_.resize(closure + std::size_t{1});
+    closure_record& r = closures_[closure];
     if (!r.known) {
       r.known = true;
       std::vector<std::pair<double, std::uint32_t>> found;
       for (const std::uint32_t a : tried_) {
         if (!sub_.needed[anchors_[a].moment]) continue;
         double value = 0;
-        if (!raise_at(x, a, once, 3, value, anchors_[a].price, clock)) return false;
+        if (!raise_at(bound, a, once, 3, value, anchors_[a].price, clock)) return false;
         found.push_back({-value, a});
       }
       std::sort(found.begin(), found.end());
@@ -195,10 +195,10 @@ class backward_search : private backward_states<backward_search>, public search_
     ++r.uses;
     double value[2] = {0, 0};
     for (std::size_t n = 0; n < 2; ++n) {
-      if (r.anchor[n] == none || !sub_.needed[anchors_[r.anchor[n]].moment] ||
+      if (r.anchor[n] == write_sets::none || !sub_.needed[anchors_[r.anchor[n]].moment] ||
           (n == 1 && r.uses % 16 != 0 && r.wins * 16 < r.uses))
         break;
-      if (!raise_at(x, r.anchor[n], once, cuts_ % 16 == 0 ? 3 : 1, value[n], r.price[n], clock)) return false;
+      if (!raise_at(bound, r.anchor[n], once, cuts_ % 16 == 0 ? 3 : 1, value[n], r.price[n], clock)) return false;
     }
     if (value[1] <= value[0]) return true;
     r.wins += 2;
@@ -210,17 +210,17 @@ class backward_search : private backward_states<backward_search>, public search_
     return true;
   }
 
-  /// Raises the bound of `x` by the cut at a moment, from the price `start` on, and leaves there the best price and in
+  /// Raises `best` by the cut at an anchor, from the price `start` on, and leaves there the best price and in
   /// `value` its bound. False: the state has no schedule.
-  bool raise_at(state_table::node& x, std::uint32_t a, double once, int flows, double& value, double& start,
+  bool raise_at(double& best, std::uint32_t a, double once, int flows, double& value, double& start,
                 const run_clock& clock) {
     const auto stop = [&] { return clock.should_stop(); };
     cut_.at(segment{.moment = anchors_[a].moment, .kept = anchors_[a].kept});
     const std::int64_t room = budget_ - cut_.working_set();
-    if (room < 0) return mark_infeasible(x);
+    if (room < 0) return false;
     if (cut_.has_unrepeatable()) {
       ++cuts_;
-      if (cut_.least_bytes(stop) > room) return mark_infeasible(x);
+      if (cut_.least_bytes(stop) > room) return false;
       if (!cut_.complete()) return true;
     }
     const double least = once + anchors_[a].before;
@@ -228,10 +228,13 @@ class backward_search : private backward_states<backward_search>, public search_
     // A choice of all tensors pays at most all rates.
     moment_choice left{cut_.total_cost() - cut_.total_time(), 0}, right{cut_.total_time(), 0};
     for (std::size_t c = 0; c < cut_.num_candidates(); ++c) left.bytes += cut_.candidate_bytes(c);
-    price_search search(cut_, room, left, right, start, flows);
-    // The first flow is run in any case: which anchor is the better one is told by it.
-    for (double level = -std::numeric_limits<double>::infinity(); search.run_flow(level, stop);
-         level = std::max(value, x.remaining) * (1 + 1e-9) - least) {
+    double price = start;
+    for (int flow = 0; flow < flows && left.bytes > std::max(room, right.bytes); ++flow) {
+      const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
+      const double most = least + left.time + meet * static_cast<double>(left.bytes - room);
+      if (flow > 0 && most <= std::max(value, best) * (1 + 1e-9)) break;
+      price = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
+      if (!(price > 0)) break;
       ++cuts_;
       const double bound = sum_below(least, search.value());
       if (bound > value) {
@@ -239,12 +242,8 @@ class backward_search : private backward_states<backward_search>, public search_
         start = search.price();
       }
     }
-    x.remaining = std::max(x.remaining, value);
+    best = std::max(best, value);
     return true;
-  }
-  static bool mark_infeasible(state_table::node& x) {
-    x.remaining = std::numeric_limits<double>::infinity();
-    return false;
   }
 
   /// The gap is first looked at after this many states × operations, then whenever the states have doubled.
@@ -259,6 +258,10 @@ class backward_search : private backward_states<backward_search>, public search_
     double price;                          // the price of a byte
   };
 
+  const flat_graph& s_;
+  const std::int64_t budget_;
+  backward_states all_;
+  bit_words state_, closure_;  // the state that was taken last, and its closure
   const std::uint64_t max_states_;
   const double patience_;
   flat_graph sub_;

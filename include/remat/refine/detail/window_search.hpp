@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -37,23 +38,22 @@ struct part_of_step {
 };
 
 /// A* from the end of a window to its beginning, where some tensors are there already.
-class states : private backward_states<states> {
+class states {
  public:
   /// `part` must outlive the object. Only sequences that take less than `limit` are looked for.
   states(const part_of_step& part, double limit)
-      : backward_states(part.graph, part.budget, limit), part_(part), there_(key_words_, 0) {
-    work_.assign(key_words_, 0);
-    for (std::uint32_t t = 0; t < s_.num_tensors; ++t) {
-      if (first_bit_[t] == none) continue;
-      for (std::uint32_t r = s_.producers.begin[t], bit = first_bit_[t]; r < s_.producers.begin[t + 1]; ++r, ++bit) {
-        if (part.open_at_end[r] != 0) set(work_, bit);
-        if (part.open_at_begin[r] != 0) set(there_, bit);
+      : part_(part), all_(part.graph, part.budget, limit), there_(sets().key_words(), 0), state_(there_) {
+    for (std::uint32_t t = 0; t < part.graph.num_tensors; ++t) {
+      if (sets().first_bit(t) == write_sets::none) continue;
+      const index_rows& producers = part.graph.producers;
+      for (std::uint32_t r = producers.begin[t], bit = sets().first_bit(t); r < producers.begin[t + 1]; ++r, ++bit) {
+        if (part.open_at_end[r] != 0) set_bit(state_, bit);
+        if (part.open_at_begin[r] != 0) set_bit(there_, bit);
       }
     }
-    for (const std::uint32_t e : effects_) set(work_, effect_bit_[e]);
+    sets().open_effects(state_);
     collect_musts();
-    limit_time();
-    push(begin_at(least_time(work_)));
+    all_.begin(state_, least_time(state_));
   }
 
   /// The result of a search.
@@ -66,69 +66,75 @@ class states : private backward_states<states> {
   /// Searches within the limits of `clock`, and counts an operation's visit for each operation and expanded state.
   outcome run(std::size_t max_states, run_clock& clock) {
     std::uint64_t expanded = 0;
-    while (!open_.empty()) {
-      const entry top = pop();
-      if (is_stale(top)) continue;
-      if (top.total >= limit_) break;
-      work_.assign(table_.key(top.state), table_.key(top.state) + key_words_);
-      if (needs_less(work_.data(), there_.data())) {
-        goal_ = top.state;
+    while (const std::optional<backward_states::entry> top = all_.next()) {
+      if (top->total >= all_.limit()) break;
+      all_.load(top->state, state_);
+      if (sets().needs_less(state_.data(), there_.data())) {
+        goal_ = top->state;
         return outcome::better;
       }
-      if (table_.size() >= max_states || (++expanded % 64 == 0 && clock.should_stop()) ||
-          !spend(clock, s_.num_operations * work_of::visit))
+      if (all_.size() >= max_states || (++expanded % 64 == 0 && clock.should_stop()) ||
+          !spend(clock, part_.graph.num_operations * work_of::visit))
         return outcome::gave_up;
-      expand(top.state);
+      all_.expand(top->state, state_, *this);
     }
     return outcome::none_better;
   }
 
   /// The faster sequence, in operations of the whole. Precondition: `run` has returned `better`.
-  [[nodiscard]] std::vector<std::uint32_t> found() {
-    std::vector<std::uint32_t> out = operations_from(goal_);
+  [[nodiscard]] std::vector<std::uint32_t> found() const {
+    std::vector<std::uint32_t> out = all_.operations_from(goal_);
     for (std::uint32_t& o : out) o = part_.operations[o];
     return out;
   }
 
- private:
-  friend class backward_states<states>;
-
-  [[nodiscard]] double least_time_before(const state_table::node&, std::uint32_t) { return least_time(work_); }
-  [[nodiscard]] bool may_run(std::uint32_t o) const { return part_.may_run[o] != 0; }
-  [[nodiscard]] bool must_run(const bits& state, std::uint32_t o) const {
-    for (const std::uint32_t t : s_.outputs[o])
-      if (first_bit_[t] != none && has(state, write_bit(o, t)) && !has(there_, write_bit(o, t))) return true;
-    return s_.has_effect(o);
+  // The rules of `backward_states::expand`.
+  [[nodiscard]] double least_time_before(const bit_words& state, const bit_words&, double, std::uint32_t) {
+    return least_time(state);
   }
+  [[nodiscard]] bool may_run(std::uint32_t o) const { return part_.may_run[o] != 0; }
+  [[nodiscard]] bool must_run(const bit_words& state, std::uint32_t o) const {
+    for (const std::uint32_t t : part_.graph.outputs[o]) {
+      if (sets().first_bit(t) == write_sets::none) continue;
+      const std::uint32_t write = sets().write_bit(o, t);
+      if (test_bit(state, write) && !test_bit(there_, write)) return true;
+    }
+    return part_.graph.has_effect(o);
+  }
+
+ private:
+  [[nodiscard]] const write_sets& sets() const noexcept { return all_.sets(); }
 
   /// Collects for each operation those that run in the window if it does, because their results are not there at its
   /// beginning.
   void collect_musts() {
-    musts_.assign(s_.num_operations, bits(operation_words_, 0));
-    for (std::uint32_t o = 0; o < s_.num_operations; ++o) {
-      set(musts_[o], o);
-      for (const std::uint32_t t : s_.inputs[o])
-        for (const std::uint32_t p : s_.producers[t])
-          if (!has(there_, write_bit(p, t))) unite(musts_[o], musts_[p]);
+    const flat_graph& g = part_.graph;
+    must_.assign(sets().operation_words(), 0);
+    musts_.assign(g.num_operations, must_);
+    for (std::uint32_t o = 0; o < g.num_operations; ++o) {
+      set_bit(musts_[o], o);
+      for (const std::uint32_t t : g.inputs[o])
+        for (const std::uint32_t p : g.producers[t])
+          if (!test_bit(there_, sets().write_bit(p, t))) unite(musts_[o], musts_[p]);
     }
-    must_.assign(operation_words_, 0);
   }
 
   /// The time of all that must run in the window before a state.
-  [[nodiscard]] double least_time(const bits& state) {
+  [[nodiscard]] double least_time(const bit_words& state) {
     std::fill(must_.begin(), must_.end(), 0);
-    each(state, [&](std::uint32_t b) {
-      if (has(there_, b) || has(must_, bit_operation_[b])) return;
-      unite(must_, musts_[bit_operation_[b]]);
+    for_each_bit(state, [&](std::uint32_t b) {
+      const std::uint32_t o = sets().bit_operation(b);
+      if (!test_bit(there_, b) && !test_bit(must_, o)) unite(must_, musts_[o]);
     });
-    return closure_time(must_);
+    return sets().closure_time(must_);
   }
 
   const part_of_step& part_;
-  bits there_;  // writes that are made before the window
-  std::vector<bits> musts_;
-  bits must_;
-  std::uint32_t goal_ = none;
+  backward_states all_;
+  bit_words there_;  // writes that are made before the window
+  bit_words state_, must_;
+  std::vector<bit_words> musts_;
+  std::uint32_t goal_ = write_sets::none;
 };
 
 }  // namespace window

@@ -8,27 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/bit_words.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
 /// \file
 /// Sets of vertices as bits, 64 to a word.
-
-/// Calls f(v) for each bit v that is set in the words word(0) … word(words − 1), ascending.
-template <class Word, class F>
-void for_each_bit(std::size_t words, Word&& word, F&& f) {
-  for (std::size_t w = 0; w < words; ++w)
-    for (std::uint64_t bits = word(w); bits != 0; bits &= bits - 1)
-      f(static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits))));
-}
-
-/// The number of bits that are set.
-[[nodiscard]] inline std::uint32_t count_bits(std::span<const std::uint64_t> words) noexcept {
-  int count = 0;
-  for (const std::uint64_t w : words) count += std::popcount(w);
-  return static_cast<std::uint32_t>(count);
-}
 
 /// A matrix of bits; each row is a set of vertices.
 class bit_matrix {
@@ -54,9 +39,7 @@ class bit_matrix {
   /// Calls f(v) for each member v of row u, ascending.
   template <class F>
   void for_each(std::uint32_t u, F&& f) const {
-    const std::uint64_t* row = (*this)[u];
-    for_each_bit(
-        words_, [&](std::size_t w) { return row[w]; }, f);
+    for_each_bit({(*this)[u], words_}, f);
   }
 
  private:
@@ -71,9 +54,9 @@ template <std::size_t W>
 struct vertex_set {
   std::array<std::uint64_t, W> words{};
 
-  [[nodiscard]] bool contains(std::uint32_t v) const noexcept { return (words[v / 64] >> (v % 64) & 1U) != 0; }
-  void insert(std::uint32_t v) noexcept { words[v / 64] |= std::uint64_t{1} << (v % 64); }
-  void erase(std::uint32_t v) noexcept { words[v / 64] &= ~(std::uint64_t{1} << (v % 64)); }
+  [[nodiscard]] bool contains(std::uint32_t v) const noexcept { return test_bit(words, v); }
+  void insert(std::uint32_t v) noexcept { set_bit(words, v); }
+  void erase(std::uint32_t v) noexcept { clear_bit(words, v); }
   [[nodiscard]] std::uint32_t size() const noexcept { return count_bits(words); }
   [[nodiscard]] bool empty() const noexcept { return within({}); }
   /// The least vertex; 64 W for the empty set.
@@ -84,8 +67,7 @@ struct vertex_set {
   }
   template <class F>
   void for_each(F&& f) const {
-    for_each_bit(
-        W, [&](std::size_t w) { return words[w]; }, f);
+    for_each_bit(words, f);
   }
   [[nodiscard]] bool meets(const vertex_set& o) const noexcept { return !(*this & o).empty(); }
   [[nodiscard]] bool within(const vertex_set& o) const noexcept {
@@ -93,14 +75,7 @@ struct vertex_set {
     for (std::size_t i = 0; i < W; ++i) any |= words[i] & ~o.words[i];
     return any == 0;
   }
-  [[nodiscard]] std::uint64_t hash() const noexcept {
-    std::uint64_t h = 0x9e3779b97f4a7c15ULL;
-    for (const std::uint64_t w : words) {
-      h = (h ^ w) * 0xff51afd7ed558ccdULL;
-      h ^= h >> 32U;
-    }
-    return h;
-  }
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_words(words); }
   vertex_set& operator|=(const vertex_set& o) noexcept {
     for (std::size_t i = 0; i < W; ++i) words[i] |= o.words[i];
     return *this;

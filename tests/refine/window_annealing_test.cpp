@@ -8,7 +8,7 @@
 
 #include "remat/core/run.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/refine/detail/window_search.hpp"
+#include "remat/refine/detail/large_neighbourhood.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -23,7 +23,7 @@ TEST_CASE("disturbances find faster schedules than windows alone, the same ones 
   const problem p = test::within(test::bundled_problem("unet5-b16-256"), 0.3);
   const solution start = evict(p);
   REQUIRE(start.plan);
-  window_search windows(p, {.widths = {16, 32, 64}, .steps = 2, .max_states = {300}});
+  large_neighbourhood windows(p, {.widths = {16, 32, 64}, .steps = 2, .max_states = {300}});
   run_clock unlimited{run_control{}};
   windows.start(computes_of(*start.plan));
   REQUIRE(windows.run(unlimited));

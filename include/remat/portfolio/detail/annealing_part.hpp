@@ -15,7 +15,7 @@
 #include "remat/portfolio/detail/pool.hpp"
 #include "remat/portfolio/detail/shares.hpp"
 #include "remat/portfolio/detail/window_schedules.hpp"
-#include "remat/refine/detail/window_search.hpp"
+#include "remat/refine/detail/large_neighbourhood.hpp"
 #include "remat/refine/refine.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -103,7 +103,7 @@ class annealing {
   }
 
   const part_setting& s_;
-  std::optional<window_search> windows_;  // windows of what moves alone have found
+  std::optional<large_neighbourhood> windows_;  // windows of what moves alone have found
   std::uint64_t slices_ = 0;
 };
 

@@ -8,8 +8,8 @@
 #include "remat/portfolio/detail/part_setting.hpp"
 #include "remat/portfolio/detail/pool.hpp"
 #include "remat/portfolio/detail/shares.hpp"
+#include "remat/refine/detail/large_neighbourhood.hpp"
 #include "remat/refine/detail/window_annealing.hpp"
-#include "remat/refine/detail/window_search.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/solution.hpp"
@@ -27,7 +27,8 @@ namespace REMAT_NAMESPACE::detail {
 }
 
 /// Keeps the schedule of `windows` if it is better. Returns its time.
-inline double keep_windows(const part_setting& s, const window_search& windows, const problem& p, solution& found) {
+inline double keep_windows(const part_setting& s, const large_neighbourhood& windows, const problem& p,
+                           solution& found) {
   return keep_valid(p, schedule_computes(p, windows.computes()), s.name_of("windows"), found);
 }
 

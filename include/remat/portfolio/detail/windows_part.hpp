@@ -12,7 +12,7 @@
 #include "remat/portfolio/detail/pool.hpp"
 #include "remat/portfolio/detail/shares.hpp"
 #include "remat/portfolio/detail/window_schedules.hpp"
-#include "remat/refine/detail/window_search.hpp"
+#include "remat/refine/detail/large_neighbourhood.hpp"
 #include "remat/schedule/simplify.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -48,7 +48,7 @@ class best_windows {
   [[nodiscard]] bool has_solved(const pool_view& now) const { return now.best.time == time_ && ended_; }
 
   const part_setting& s_;
-  std::optional<window_search> windows_;
+  std::optional<large_neighbourhood> windows_;
   double time_ = 0;     // the time of the schedule on which windows_ works
   bool ended_ = false;  // it has solved all of them
   std::uint64_t annealed_ = 0;

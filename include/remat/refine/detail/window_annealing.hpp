@@ -18,9 +18,9 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/annealing.hpp"
+#include "remat/refine/detail/large_neighbourhood.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/timeline.hpp"
-#include "remat/refine/detail/window_search.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -28,7 +28,7 @@
 namespace REMAT_NAMESPACE::detail {
 
 /// Iterated local search: some hundred hot moves disturb a schedule, windows of the result are solved
-/// (`window_search`), and the result is taken if it is better, or by chance as in simulated annealing.
+/// (`large_neighbourhood`), and the result is taken if it is better, or by chance as in simulated annealing.
 ///
 /// Annealing alone ends where no few moves gain; there, windows find little as well. After a disturbance they find
 /// their way to another schedule, often a better one, and most of the windows that a disturbance leaves alone are
@@ -105,7 +105,7 @@ class window_annealing {
   random_source random_;
   timeline plan_;
   refine_moves moves_;
-  window_search windows_;
+  large_neighbourhood windows_;
   schedule now_, best_;
   double time_ = std::numeric_limits<double>::infinity(), best_time_ = std::numeric_limits<double>::infinity();
 };

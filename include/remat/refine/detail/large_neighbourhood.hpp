@@ -139,7 +139,7 @@ class states {
 
 }  // namespace window
 
-/// How thorough a `window_search` is.
+/// How thorough a `large_neighbourhood` is.
 struct window_effort {
   std::vector<std::size_t> widths{};      ///< widths of windows, in computes, ascending
   std::size_t steps = 2;                  ///< a window begins a part of its width before the one behind it
@@ -155,10 +155,10 @@ struct window_effort {
 /// there at the beginning. A window may run its own computes, in any order and number, and those that make again what
 /// is there at its beginning. So it changes many computes and what is resident between them at once, where the moves of
 /// `refine_moves` change one tensor at a time.
-class window_search {
+class large_neighbourhood {
  public:
   /// `p` must outlive the object.
-  window_search(const problem& p, window_effort effort)
+  large_neighbourhood(const problem& p, window_effort effort)
       : g_(p.graph()), budget_(p.budget()), effort_(std::move(effort)), touched_(g_.num_tensors, 0) {}
 
   /// Takes a legal sequence within the budget. The results of windows of earlier sequences are kept.

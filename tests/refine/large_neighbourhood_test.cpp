@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/refine/detail/window_search.hpp"
+#include "remat/refine/detail/large_neighbourhood.hpp"
 
 #include <doctest/doctest.h>
 
@@ -46,7 +46,7 @@ TEST_CASE("one window around a whole schedule gives the optimum") {
       const solution best = exact(p);
       REQUIRE(best.status == solve_status::optimal);
       run_clock clock{run_control{}};
-      window_search windows(p, {.widths = {1000}, .steps = 1, .max_states = {1'000'000}});
+      large_neighbourhood windows(p, {.widths = {1000}, .steps = 1, .max_states = {1'000'000}});
       windows.start(computes_of(*start.plan));
       CHECK(windows.run(clock));
       CHECK(time_of(p, windows.computes()) == doctest::Approx(best.time).epsilon(1e-8));
@@ -69,7 +69,7 @@ TEST_CASE("narrow windows keep a schedule legal, and never make it slower") {
       const problem p = test::within(whole, part);
       const solution start = evict(p);
       if (!start.plan) continue;
-      window_search windows(p, {.widths = {4, 9, 20}, .steps = 3, .max_states = {30, 300}});
+      large_neighbourhood windows(p, {.widths = {4, 9, 20}, .steps = 3, .max_states = {30, 300}});
       windows.start(computes_of(*start.plan));
       run_clock clock{run_control{}};
       CHECK(windows.run(clock));
@@ -93,7 +93,7 @@ TEST_CASE("a search that is stopped by a limit of work goes on to the same sched
   const solution start = revolve(p);
   REQUIRE(start.plan);
   const window_effort effort{.widths = {8, 16, 32}, .steps = 2, .max_states = {300}};
-  window_search at_once(p, effort), in_pieces(p, effort);
+  large_neighbourhood at_once(p, effort), in_pieces(p, effort);
   run_clock clock{run_control{}};
   at_once.start(computes_of(*start.plan));
   REQUIRE(at_once.run(clock));

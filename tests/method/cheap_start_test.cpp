@@ -101,8 +101,8 @@ TEST_CASE("a method that is cut off has the closed form, and one that is not has
   solution closed;
   REQUIRE(take_closed_form(p, closed, "mine"));
   for (const stop_reason why : {stop_reason::none, stop_reason::work, stop_reason::deadline, stop_reason::cancelled}) {
-    const solution s =
-        solve_by_own_method(p, "mine", {}, {}, true, [&](run_clock&, solution&) -> method_end { return {why}; });
+    const solution s = solve_by_own_method(p, "mine", {}, improvement{}, {},
+                                           [&](run_clock&, solution&) -> method_end { return {why}; });
     CHECK(s.has_schedule() == (why != stop_reason::none));
     if (!s.plan) continue;
     CHECK(s.by == "mine/revolve");
@@ -116,8 +116,9 @@ TEST_CASE("a method that is cut off has the closed form, and one that is not has
   std::stop_source stop;
   stop.request_stop();
   for (const bool fits : {false, true}) {
-    const solution s = solve_by_own_method(p.with_budget(fits ? problem::unlimited : p.budget()), "mine",
-                                           {.stop = stop.get_token()}, {}, false, never);
+    const solution s =
+        solve_by_own_method(p.with_budget(fits ? problem::unlimited : p.budget()), "mine", {.stop = stop.get_token()},
+                            improvement{}, {.opens_with_listed_order = false}, never);
     REQUIRE(s.has_schedule());
     CHECK(s.by == (fits ? "mine/no_remat" : "mine/revolve"));
   }

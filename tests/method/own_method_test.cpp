@@ -65,16 +65,17 @@ TEST_CASE("the frame: the listed order first, then the method within its share, 
   };
   const run_control run{.work_limit = 16'000};
   const solution whole =
-      detail::solve_by_own_method(all.with_budget(problem::unlimited), "mine", run, {}, true, method);
+      detail::solve_by_own_method(all.with_budget(problem::unlimited), "mine", run, improvement{}, {}, method);
   CHECK(whole.by == "mine/no_remat");
   CHECK(whole.status == solve_status::optimal);
   CHECK(calls == 0);
   const problem tight = all.with_budget(all.graph().baseline_peak * 9 / 10);
-  const solution own = detail::solve_by_own_method(tight, "mine", run, {}, true, method);
+  const solution own = detail::solve_by_own_method(tight, "mine", run, improvement{}, {}, method);
   CHECK(calls == 1);
   CHECK_FALSE(own.plan);
   CHECK(own.statistics.work == 10);
-  const solution better = detail::solve_by_own_method(tight, "mine", run, by_refinement, false, method);
+  const solution better =
+      detail::solve_by_own_method(tight, "mine", run, by_refinement, {.opens_with_listed_order = false}, method);
   CHECK(calls == 2);
   if (better.plan) CHECK(better.by.rfind("mine/refined/", 0) == 0);
   CHECK(better.statistics.work >= 10);

@@ -6,14 +6,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
-#include <new>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "remat/chain/detail/sized_chain.hpp"
+#include "remat/core/detail/team.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -77,25 +75,20 @@ class parallel_sweep {
         fill_(fill),
         poll_(poll),
         done_(layout.length() + std::size_t{1}),
-        at_work_(threads - 1),
-        thrown_(threads) {
+        threads_(threads) {
     for (std::uint32_t t = 1; t <= layout.length(); ++t) done_[t].store(t + 1, std::memory_order_relaxed);
   }
 
   fill_outcome run() {
-    {
-      std::vector<std::jthread> others;
-      unsigned k = 1;
+    run_team(threads_, [this](std::size_t k) {
       try {
-        for (; k < thrown_.size(); ++k) others.emplace_back([this, k] { work(k); });
-      } catch (const std::bad_alloc&) {  // fewer threads fill the same table
-      } catch (const std::system_error&) {
+        work(static_cast<unsigned>(k));
+      } catch (...) {
+        end(fill_outcome::stopped);
+        at_work_.fetch_sub(k == 0 ? 0 : 1, std::memory_order_relaxed);
+        throw;
       }
-      at_work_.fetch_sub(static_cast<unsigned>(thrown_.size()) - k, std::memory_order_relaxed);
-      work(0);
-    }
-    for (const std::exception_ptr& e : thrown_)
-      if (e) std::rethrow_exception(e);
+    });
     return ended_.load();
   }
 
@@ -129,20 +122,21 @@ class parallel_sweep {
   }
 
   void work(unsigned thread) {
-    try {
-      if (thread == 0) fill_column(0, 1);  // the first column is the caller's
-      for (std::uint32_t t; !has_ended() && (t = next_.fetch_add(1, std::memory_order_relaxed)) <= layout_.length();)
-        fill_column(thread, t);
-      constexpr std::chrono::microseconds nap{200};
-      while (thread == 0 && at_work_.load(std::memory_order_relaxed) > 0) {
-        if (poll_(0)) return end(fill_outcome::stopped);
-        std::this_thread::sleep_for(nap);
-      }
-    } catch (...) {
-      thrown_[thread] = std::current_exception();
-      end(fill_outcome::stopped);
+    if (thread == 0)
+      fill_column(0, 1);  // the first column is the caller's
+    else
+      at_work_.fetch_add(1, std::memory_order_relaxed);  // seen by those who take a later column
+    for (std::uint32_t t; !has_ended() && (t = next_.fetch_add(1, std::memory_order_acq_rel)) <= layout_.length();)
+      fill_column(thread, t);
+    if (thread != 0) {
+      at_work_.fetch_sub(1, std::memory_order_relaxed);
+      return;
     }
-    if (thread != 0) at_work_.fetch_sub(1, std::memory_order_relaxed);
+    constexpr std::chrono::microseconds nap{200};
+    while (at_work_.load(std::memory_order_relaxed) > 0) {
+      if (poll_(0)) return end(fill_outcome::stopped);
+      std::this_thread::sleep_for(nap);
+    }
   }
 
   const row_layout& layout_;
@@ -150,9 +144,9 @@ class parallel_sweep {
   const sweep_poll& poll_;
   std::vector<std::atomic<std::uint32_t>> done_;  // [t]: the least s whose row (s, t) is filled
   std::atomic<std::uint32_t> next_{2};            // the next column
-  std::atomic<unsigned> at_work_;                 // threads beside the caller's
+  std::atomic<unsigned> at_work_{0};              // threads beside the caller's
   std::atomic<fill_outcome> ended_{fill_outcome::filled};
-  std::vector<std::exception_ptr> thrown_;
+  unsigned threads_;
 };
 
 /// Calls `fill` once for every row of `layout`, on `threads` threads, the caller's among them. Row (s, t) is filled

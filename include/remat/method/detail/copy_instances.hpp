@@ -116,18 +116,21 @@ class split_instances {
 template <class Method>
 [[nodiscard]] solution solve_by_split_instances(const problem& p, std::string_view solver, const run_control& run,
                                                 bool improves, const Method& method) {
-  return solve_in_frame(p, solver, run, true, [&](run_clock& clock, solution& best) {
-    std::vector<copy_refinement::state> states;
-    {
-      run_clock own = clock.part(improves ? share_of_own_method : 1.0);
-      split_instances<Method> search(p, own, best, solver, method);
-      search.run();
-      states = search.states();
+  struct annealing_after {
+    bool wanted;
+    std::vector<copy_refinement::state> states{};
+    explicit operator bool() const { return wanted; }
+    stop_reason operator()(const problem& whole, solution& best, const std::vector<schedule>&, run_clock& clock,
+                           std::string_view by) const {
+      anneal_copies(whole, states, 0, clock, best, by);
+      return clock.poll();
     }
-    if (!improves || best.status == solve_status::infeasible) return clock.poll();
-    record_own_method(best);
-    if (!best.is_within(0)) anneal_copies(p, std::move(states), 0, clock, best, solver);
-    return clock.poll();
+  } annealing{improves};
+  return solve_by_own_method(p, solver, run, annealing, {.may_copy = true}, [&](run_clock& own, solution& best) {
+    split_instances<Method> search(p, own, best, solver, method);
+    search.run();
+    annealing.states = search.states();
+    return own.poll();
   });
 }
 

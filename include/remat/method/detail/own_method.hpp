@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/within_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
@@ -33,8 +34,10 @@ inline constexpr double share_of_own_method = 0.5;
 
 /// How the own method of a named solver ended.
 struct method_end {
-  stop_reason stopped = stop_reason::none;  ///< why it stopped early
-  std::vector<schedule> starts{};           ///< legal schedules to improve beside the best one; may exceed the budget
+  method_end(stop_reason why = stop_reason::none, std::vector<schedule> more = {})  // NOLINT: implicit
+      : stopped(why), starts(std::move(more)) {}
+  stop_reason stopped;           ///< why it stopped early
+  std::vector<schedule> starts;  ///< legal schedules to improve beside the best one; may exceed the budget
 };
 
 /// Notes in `best.statistics.own` what a solver's own method found, before others help: `own_time`, `own_peak_bytes`
@@ -51,8 +54,9 @@ inline void record_own_method(solution& best) {
 ///
 /// Notes first what the own method found (`record_own_method`). Does no more if `best` is proven to be optimal or the
 /// budget to be infeasible. Schedules of `starts` over the budget are ignored. Returns why the solve stopped early.
-inline stop_reason improve(const improvement& by, const problem& p, solution& best, std::vector<schedule> starts,
-                           run_clock& clock, std::string_view solver) {
+template <class By>
+stop_reason improve(const By& by, const problem& p, solution& best, std::vector<schedule> starts, run_clock& clock,
+                    std::string_view solver) {
   record_own_method(best);
   const stop_reason stopped = clock.poll();
   if (stopped != stop_reason::none || best.status == solve_status::infeasible) return stopped;
@@ -65,34 +69,28 @@ inline stop_reason improve(const improvement& by, const problem& p, solution& be
 template <class Solve>
 [[nodiscard]] solution solve_within_memory(run_clock& clock, Solve&& solve) {
   solution s;
-  try {
-    s = solve();
-  } catch (const std::bad_alloc&) {
-    s.out_of_memory = true;
-  }
+  if (!within_memory([&] { s = solve(); })) s.out_of_memory = true;
   if (s.out_of_memory) clock.note_out_of_memory();
   return s;
 }
 
 /// Calls `take()`, which offers the schedule of the part `s` to `best` and leaves `s` as it is. If memory runs out in
-/// it, the schedule is taken as the part gave it, checked for the same graph and budget; then the exception goes on.
+/// it, the schedule is taken as the part gave it, checked for the same graph and budget; then the function throws
+/// `std::bad_alloc`.
 template <class Take>
 void take_part(solution& best, solution& s, Take&& take) {
-  try {
-    take();
-  } catch (const std::bad_alloc&) {
-    if (s.plan && !(best.plan && best.time <= s.time)) {
-      best.plan = std::move(s.plan);
-      best.by = std::move(s.by);
-      best.peak_bytes = s.peak_bytes;
-      best.host_peak_bytes = s.host_peak_bytes;
-      best.time = s.time;
-      best.statistics.computes = s.statistics.computes;
-      best.statistics.recomputes = s.statistics.recomputes;
-      best.status = solve_status::feasible;
-    }
-    throw;
+  if (within_memory(take)) return;
+  if (s.plan && !(best.plan && best.time <= s.time)) {
+    best.plan = std::move(s.plan);
+    best.by = std::move(s.by);
+    best.peak_bytes = s.peak_bytes;
+    best.host_peak_bytes = s.host_peak_bytes;
+    best.time = s.time;
+    best.statistics.computes = s.statistics.computes;
+    best.statistics.recomputes = s.statistics.recomputes;
+    best.status = solve_status::feasible;
   }
+  throw std::bad_alloc();
 }
 
 /// Runs a solver as a part of a solve, within `share` of what is left of the limits of `clock`. Its work counts there,
@@ -120,62 +118,53 @@ inline void take_bound(solution& best, const solution& part) {
 void take_cheap_start(const problem& p, solution& best, std::string_view solver, const run_control& run,
                       stop_reason stopped);
 
-/// The frame of a solve: its clock, the listed order, `body`, and the proofs.
+/// What differs between the frames of named solvers.
+struct method_frame {
+  bool opens_with_listed_order = true;  ///< the method is not run if the listed order settles the problem
+  bool may_copy = false;                ///< the method makes copies; else a problem with a link is refused
+};
+
+/// The frame of every named solver: its clock, the listed order, the method within its limits, improvement, the proofs.
 ///
-/// `body(clock, best)` returns why the solve stopped early. It is not run if the listed order settles the problem
-/// (unless `opens_with_listed_order` is false), or if a limit is spent already. A solve that was cut off has at least
-/// what costs microseconds (`take_cheap_start`). If memory runs out, the answer is the best schedule so far; without
-/// one, `std::bad_alloc` leaves the function.
-template <class Body>
-[[nodiscard]] solution solve_in_frame(const problem& p, std::string_view solver, const run_control& run,
-                                      bool opens_with_listed_order, Body&& body) {
+/// `method(clock, best)` returns a `method_end`, or why it stopped early. It is not run if a limit is spent already.
+/// The improvement `by`, if there is one, follows (`improve`), and leaves the method `share_of_own_method`. A solve
+/// that was cut off has at least what costs microseconds (`take_cheap_start`). If memory runs out, the answer is the
+/// best schedule so far; without one, `std::bad_alloc` leaves the function. Throws `bad_argument` for a problem with a
+/// link, unless the method copies.
+template <class By, class Method>
+[[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
+                                           const By& by, method_frame frame, Method&& method) {
+  if (!frame.may_copy) require_no_link(p, solver);
   run_clock clock(run, solver);
   solution best;
   best.lower_bound = p.graph().needed_time;
   clock.watch(best.time, best.lower_bound);
   run_to_end(p, best, clock, [&] {
     stop_reason stopped = stop_reason::none;
-    if (!(opens_with_listed_order && settled_by_listed_order(p, best, solver)) &&
-        (stopped = clock.poll()) == stop_reason::none)
-      stopped = body(clock, best);
+    if (!(frame.opens_with_listed_order && settled_by_listed_order(p, best, solver)) &&
+        (stopped = clock.poll()) == stop_reason::none) {
+      method_end end;
+      {
+        run_clock own = clock.part(by ? share_of_own_method : 1.0);
+        end = method(own, best);
+      }
+      stopped = by ? improve(by, p, best, std::move(end.starts), clock, solver) : end.stopped;
+    }
     take_cheap_start(p, best, solver, run, stopped);
     return stopped;
   });
   return best;
 }
 
-/// The frame of every named solver (`solve_in_frame`): the limits of its own method, the method, and improvement.
-///
-/// `method(clock, best)` runs the own method within the limits of its clock, and returns a `method_end`. The
-/// improvement `by`, if there is one, follows (`improve`). Throws `bad_argument` for a problem with a link.
-template <class Method>
-[[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
-                                           const improvement& by, bool opens_with_listed_order, Method&& method) {
-  require_no_link(p, solver);
-  return solve_in_frame(p, solver, run, opens_with_listed_order, [&](run_clock& clock, solution& best) {
-    method_end end;
-    {
-      run_clock own = clock.part(by ? share_of_own_method : 1.0);
-      end = method(own, best);
-    }
-    return by ? improve(by, p, best, std::move(end.starts), clock, solver) : end.stopped;
-  });
-}
-
-/// The frame of a solver that makes copies (`solve_in_frame`). With a link, `with_copies(clock, best)` runs its method
-/// and returns why it stopped. A problem without a link is left to `otherwise`.
-template <class Method, class Solver>
-[[nodiscard]] solution solve_with_copies(const problem& p, std::string_view solver, const run_control& run,
-                                         Method&& with_copies, const Solver& otherwise,
-                                         typename Solver::options_type options) {
-  return solve_in_frame(p, solver, run, true, [&](run_clock& clock, solution& best) -> stop_reason {
-    if (p.link()) return with_copies(clock, best);
-    solution s = solve_part(clock, 1, otherwise, p, std::move(options));
-    take_bound(best, s);
-    if (s.status == solve_status::infeasible) best.status = s.status;
-    if (s.plan) accept(p, best, std::move(*s.plan), by_part(solver, s.by));
-    return clock.poll();
-  });
+/// The method of a solver that makes copies, for a problem without a link: `otherwise`, with the limits of `clock`.
+template <class Solver>
+stop_reason solve_without_link(const problem& p, std::string_view solver, run_clock& clock, solution& best,
+                               const Solver& otherwise, typename Solver::options_type options) {
+  solution s = solve_part(clock, 1, otherwise, p, std::move(options));
+  take_bound(best, s);
+  if (s.status == solve_status::infeasible) best.status = s.status;
+  if (s.plan) accept(p, best, std::move(*s.plan), by_part(solver, s.by));
+  return clock.poll();
 }
 
 }  // namespace REMAT_NAMESPACE::detail

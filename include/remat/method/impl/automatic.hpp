@@ -22,6 +22,7 @@
 
 #include "remat/core/detail/foreign_call.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/within_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/method/checkmate.hpp"
 #include "remat/method/chen.hpp"
@@ -132,11 +133,7 @@ class portfolio_solve {
   void run_piece(run_clock& clock, Piece&& piece) {
     if (out_of_memory_) return;
     clock.watch(best().time, best().lower_bound);
-    try {
-      piece();
-    } catch (const std::bad_alloc&) {
-      out_of_memory_ = true;
-    }
+    out_of_memory_ = !within_memory(piece);
   }
 
   /// The end of a solve that was cut off without a schedule: what takes no time to speak of.
@@ -291,11 +288,7 @@ class portfolio_solve {
   void refine_for(run_clock& clock, double share, Go&& go) {
     if (is_over(clock)) return;
     run_clock own = clock.part(share);
-    try {
-      go(own);
-    } catch (const std::bad_alloc&) {
-      own.note_out_of_memory();
-    }
+    if (!within_memory([&] { go(own); })) own.note_out_of_memory();
   }
 
   /// A solver of the user's as a part, which runs once and alone. Only its schedule counts.
@@ -440,9 +433,7 @@ class frontier_search {
   /// The answer of a solve; one that says so if its memory ran out before it had a schedule.
   [[nodiscard]] solution finish(const budget_solve& solve) const {
     solution answer;
-    try {
-      answer = solve.search->finish(clock_);
-    } catch (const std::bad_alloc&) {
+    if (!within_memory([&] { answer = solve.search->finish(clock_); })) {
       answer.out_of_memory = true;
       answer.message = "out of memory";
     }

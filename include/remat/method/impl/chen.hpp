@@ -144,7 +144,7 @@ class cut_search {
 template <class Attempt>
 [[nodiscard]] solution solve_lines(const problem& p, std::string_view solver, const run_control& run,
                                    Attempt&& attempt_on) {
-  return solve_by_own_method(p, solver, run, {}, true, [&](run_clock& clock, solution& best) -> method_end {
+  return solve_by_own_method(p, solver, run, improvement{}, {}, [&](run_clock& clock, solution& best) -> method_end {
     for (forward_line& line : find_forward_lines(p.graph())) {
       cut_search search(p, std::move(line), solver, clock, best);
       if (const stop_reason why = attempt_on(search); why != stop_reason::none) return {why};

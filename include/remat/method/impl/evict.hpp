@@ -313,7 +313,7 @@ class eviction_search {
 REMAT_INLINE solution evict_solver::operator()(const problem& p, const evict_options& options) const {
   require_valid_options(name, options);
   detail::require_known_tensors(p, options.keep);
-  return detail::solve_by_own_method(p, name, options.run, {}, false,
+  return detail::solve_by_own_method(p, name, options.run, improvement{}, {.opens_with_listed_order = false},
                                      [&](run_clock& clock, solution& best) -> detail::method_end {
                                        if (prove(p, best, clock.limits())) return {};
                                        detail::evict_solve::eviction_search search(p, options, clock, best);

@@ -16,15 +16,16 @@ REMAT_INLINE solution evict_with_copies_solver::operator()(const problem& p, con
   if (!p.link()) return evict(p, options);
   require_valid_options(name, options);
   detail::require_known_tensors(p, options.keep);
-  return detail::solve_in_frame(p, name, options.run, true, [&](run_clock& clock, solution& best) {
-    detail::copy_states states(p, 1, clock, best, name);
-    states.place_listed_order();
-    const offload_bound_result floor =
-        detail::floor_within(p, clock, detail::floor_share, detail::floor_branch_nodes(p));
-    if (!detail::take_floor(p, floor, clock, best))
-      detail::run_copying_eviction(p, floor, options, clock, best, states, {});
-    return clock.poll();
-  });
+  return detail::solve_by_own_method(
+      p, name, options.run, improvement{}, {.may_copy = true}, [&](run_clock& clock, solution& best) {
+        detail::copy_states states(p, 1, clock, best, name);
+        states.place_listed_order();
+        const offload_bound_result floor =
+            detail::floor_within(p, clock, detail::floor_share, detail::floor_branch_nodes(p));
+        if (!detail::take_floor(p, floor, clock, best))
+          detail::run_copying_eviction(p, floor, options, clock, best, states, {});
+        return clock.poll();
+      });
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -260,11 +260,11 @@ REMAT_INLINE piece_kind offload_pieces() { return detail::annealing_population<d
 REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload_options& options) const {
   require_valid_options(name, options);
   detail::require_legal_starts(p, options.starts, name);
-  return detail::solve_with_copies(p, name, options.run,
-                                   [&](run_clock& clock, solution& best) {
-                                     return detail::offload_solve::copy_search(p, options, clock, best).run();
-                                   },
-                                   refined, {.starts = options.starts});
+  return detail::solve_by_own_method(
+      p, name, options.run, improvement{}, {.may_copy = true}, [&](run_clock& clock, solution& best) {
+        if (p.link()) return detail::offload_solve::copy_search(p, options, clock, best).run();
+        return detail::solve_without_link(p, name, clock, best, refined, {.starts = options.starts});
+      });
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -74,9 +74,10 @@ REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined
   require_valid_options(name, options);
   if (p.link()) {
     detail::require_legal_starts(p, options.starts, name);
-    return detail::solve_in_frame(p, name, options.run, true, [&](run_clock& within, solution& best) {
-      return detail::refined_solve::refine_with_copies(p, options, within, best);
-    });
+    return detail::solve_by_own_method(p, name, options.run, improvement{}, {.may_copy = true},
+                                       [&](run_clock& within, solution& best) {
+                                         return detail::refined_solve::refine_with_copies(p, options, within, best);
+                                       });
   }
   detail::pool known(p);
   detail::refinement_steps steps(known, options);

@@ -115,7 +115,7 @@ REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::ui
 REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve_options& options) const {
   require_valid_options(name, options);
   return detail::solve_by_own_method(
-      p, name, options.run, {}, true, [&](run_clock& clock, solution& best) -> detail::method_end {
+      p, name, options.run, improvement{}, {}, [&](run_clock& clock, solution& best) -> detail::method_end {
         const bool is_chain = detail::take_closed_form(p, best, name);
         for (const detail::forward_line& line : detail::find_forward_lines(p.graph())) {
           if (is_chain && line.operations.size() > options.max_stages) continue;  // coarser stages take longer

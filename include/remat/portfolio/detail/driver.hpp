@@ -14,12 +14,12 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <stop_token>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/within_memory.hpp"
 #include "remat/core/run.hpp"
 #include "remat/portfolio/detail/part.hpp"
 #include "remat/portfolio/detail/pool.hpp"
@@ -355,9 +355,7 @@ class driver {
 
   [[nodiscard]] static part_slice run_guarded(const entry& e, const pool_view& now, run_clock& part) {
     part_slice slice;
-    try {
-      slice = e.part.run(now, part);
-    } catch (const std::bad_alloc&) {
+    if (!within_memory([&] { slice = e.part.run(now, part); })) {
       part.note_out_of_memory();
       slice.ended = true;  // it would need no less the next time
     }

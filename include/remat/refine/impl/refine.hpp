@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/splitmix64.hpp"
+#include "remat/core/detail/within_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/refine/detail/annealing.hpp"
 #include "remat/refine/detail/moves.hpp"
@@ -115,21 +115,7 @@ class refinement {
   refine_result run(std::span<const schedule> starts) {
     take_starts(starts);
     const double target = std::max(options_.lower_bound, p_.graph().needed_time) * (1 + options_.gap);
-    try {
-      for (cycle c = first_cycle();; c = cycle_after(c)) {
-        for (std::uint32_t round = 0; round < rounds_; ++round) {
-          run_round(c, round);
-          take_best();
-          if (is_optimal(result_.time, target) || must_stop()) break;
-          // Far from the bound once in a cycle: else all searches would soon go on from one schedule, and another may
-          // lead farther.
-          if (is_near_bound() || round + 1 == rounds_) exchange(all_);
-        }
-        if (c.is_last || is_optimal(result_.time, target) || must_stop()) break;
-      }
-    } catch (const std::bad_alloc&) {
-      result_.out_of_memory = true;
-    }
+    if (!within_memory([&] { run_cycles(target); })) result_.out_of_memory = true;
     result_.moves = moves_made_;
     result_.stopped = options_.run.stop.stop_requested() ? stop_reason::cancelled
                       : clock_.seconds() >= limit_       ? stop_reason::deadline
@@ -149,6 +135,20 @@ class refinement {
   };
   static constexpr std::uint64_t longer = 4;  // each cycle is so many times as long as the one before
   static constexpr double near_gap = 0.01;
+
+  void run_cycles(double target) {
+    for (cycle c = first_cycle();; c = cycle_after(c)) {
+      for (std::uint32_t round = 0; round < rounds_; ++round) {
+        run_round(c, round);
+        take_best();
+        if (is_optimal(result_.time, target) || must_stop()) return;
+        // Far from the bound once in a cycle: else all searches would soon go on from one schedule, and another may
+        // lead farther.
+        if (is_near_bound() || round + 1 == rounds_) exchange(all_);
+      }
+      if (c.is_last) return;
+    }
+  }
 
   [[nodiscard]] static std::uint32_t searches_of(const refine_options& options, std::uint32_t operations) {
     // On a large graph, each of many searches would make few moves.

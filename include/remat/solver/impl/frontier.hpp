@@ -17,6 +17,7 @@
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/portable_pieces.hpp"
+#include "remat/core/detail/within_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
 #include "remat/problem/detail/problem_bytes.hpp"
@@ -78,14 +79,12 @@ inline std::string kind_of(std::string_view solver) { return "frontier/" + std::
 
 /// The answer within one budget. That memory runs out is an answer: the other budgets' answers stay.
 inline solution solve_point(const problem& p, const problem_solver& solve, const run_control& run) {
-  try {
-    return solve(p, run);
-  } catch (const std::bad_alloc&) {
-    solution answer;
+  solution answer;
+  if (!detail::within_memory([&] { answer = solve(p, run); })) {
     answer.out_of_memory = true;
     answer.message = "out of memory";
-    return answer;
   }
+  return answer;
 }
 
 }  // namespace detail::frontier
@@ -251,11 +250,8 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   bool out_of_memory = false, ended = true;
   const auto probe = [&](std::int64_t budget, const run_control& part) -> budget_probe {
     solution answer;
-    try {
-      answer = solve(p.with_budget(budget), part);
-    } catch (const std::bad_alloc&) {  // the best of the other budgets stays
-      answer.out_of_memory = true;
-    }
+    // If memory runs out, the best of the other budgets stays.
+    if (!detail::within_memory([&] { answer = solve(p.with_budget(budget), part); })) answer.out_of_memory = true;
     out_of_memory = out_of_memory || answer.out_of_memory;
     work += answer.statistics.work;
     const bool proves_none = answer.status == solve_status::infeasible || answer.lower_bound > longest;

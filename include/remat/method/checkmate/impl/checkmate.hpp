@@ -530,9 +530,10 @@ inline void require_legal(const problem& p, std::span<const schedule> starts) {
 REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {
   require_valid_options(name, options);
   require_legal(p, options.starts);
-  return solve_by_own_method(p, name, options.run, options.improve, false, [&](run_clock& clock, solution& best) {
-    return method_end{search(backend, p, options, clock, best).run(), options.starts};
-  });
+  return solve_by_own_method(p, name, options.run, options.improve, {.opens_with_listed_order = false},
+                             [&](run_clock& clock, solution& best) {
+                               return method_end{search(backend, p, options, clock, best).run(), options.starts};
+                             });
 }
 
 }  // namespace REMAT_NAMESPACE::detail::checkmate_search

@@ -439,7 +439,7 @@ REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, 
     }
     return s;
   }
-  return solve_by_own_method(p, "hiremate", options.run, options.improve, true,
+  return solve_by_own_method(p, "hiremate", options.run, options.improve, {},
                              [&](run_clock& clock, solution& best) -> method_end {
                                if (prove(p, best, clock.limits(0.1))) return {};
                                const problem bounded = p.with_known_bound(best.lower_bound);

@@ -215,10 +215,11 @@ class chain_copies {
 
 REMAT_INLINE solution pofo_solver::operator()(const problem& p, const pofo_options& options) const {
   require_valid_options(name, options);
-  return detail::solve_with_copies(
-      p, name, options.run,
-      [&](run_clock& clock, solution& best) { return detail::backlog::chain_copies(p, options, clock, best).run(); },
-      rotor, detail::backlog::options_of_rotor(options));
+  return detail::solve_by_own_method(
+      p, name, options.run, improvement{}, {.may_copy = true}, [&](run_clock& clock, solution& best) {
+        if (p.link()) return detail::backlog::chain_copies(p, options, clock, best).run();
+        return detail::solve_without_link(p, name, clock, best, rotor, detail::backlog::options_of_rotor(options));
+      });
 }
 
 }  // namespace REMAT_NAMESPACE

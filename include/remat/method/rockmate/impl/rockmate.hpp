@@ -340,15 +340,14 @@ REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockma
                                               return rockmate(instance, alone);
                                             });
   }
-  return detail::solve_by_own_method(
-      p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
-        detail::rockmate_blocks::chain_search search(p, options, clock, best);
-        detail::method_end end{search.run(), {}};
-        search.record(best.statistics.own);
-        end.starts = search.best_schedules();
-        detail::retain_all(p, end.starts, options.retain_rounds, bool{options.improve}, clock, best, name);
-        return end;
-      });
+  return detail::solve_by_own_method(p, name, options.run, options.improve, {}, [&](run_clock& clock, solution& best) {
+    detail::rockmate_blocks::chain_search search(p, options, clock, best);
+    detail::method_end end{search.run(), {}};
+    search.record(best.statistics.own);
+    end.starts = search.best_schedules();
+    detail::retain_all(p, end.starts, options.retain_rounds, bool{options.improve}, clock, best, name);
+    return end;
+  });
 }
 
 }  // namespace REMAT_NAMESPACE

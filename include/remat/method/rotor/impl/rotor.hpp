@@ -16,17 +16,15 @@ namespace REMAT_NAMESPACE {
 
 REMAT_INLINE solution rotor_solver::operator()(const problem& p, const rotor_options& options) const {
   require_valid_options(name, options);
-  return detail::solve_by_own_method(
-      p, name, options.run, options.improve, true, [&](run_clock& clock, solution& best) {
-        constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), max_starts = 8;
-        detail::on_graph::graph_search search(p, options, clock, best);
-        detail::method_end end{search.run(), {}};
-        search.record(best.statistics.own);
-        detail::retain_all(p, search.best_schedules(all), options.retain_rounds, bool{options.improve}, clock, best,
-                           name);
-        if (options.improve) end.starts = search.best_schedules(max_starts);
-        return end;
-      });
+  return detail::solve_by_own_method(p, name, options.run, options.improve, {}, [&](run_clock& clock, solution& best) {
+    constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), max_starts = 8;
+    detail::on_graph::graph_search search(p, options, clock, best);
+    detail::method_end end{search.run(), {}};
+    search.record(best.statistics.own);
+    detail::retain_all(p, search.best_schedules(all), options.retain_rounds, bool{options.improve}, clock, best, name);
+    if (options.improve) end.starts = search.best_schedules(max_starts);
+    return end;
+  });
 }
 
 REMAT_INLINE chain_solution rotor_solver::operator()(const chain_problem& p, const rotor_options& options) const {

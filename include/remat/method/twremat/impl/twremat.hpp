@@ -444,7 +444,8 @@ REMAT_INLINE undirected_graph operation_graph(const flat_graph& graph, operation
 REMAT_INLINE solution twremat_solver::operator()(const problem& p, const twremat_options& options) const {
   require_valid_options(name, options);
   return detail::solve_by_own_method(
-      p, name, options.run, options.improve, false, [&](run_clock& clock, solution& best) -> detail::method_end {
+      p, name, options.run, options.improve, {.opens_with_listed_order = false},
+      [&](run_clock& clock, solution& best) -> detail::method_end {
         detail::twremat_solve::tree_search search(p, options, clock, best);
         if (prove(p, best, clock.limits())) return {};
         search.run();

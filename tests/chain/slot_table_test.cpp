@@ -14,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-#include "remat/chain/detail/breakpoint_table.hpp"
+#include "remat/method/rotor/impl/breakpoint_table.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/memory/detail/fit.hpp"
+#include "remat/memory/impl/fit.hpp"
 
 #include <doctest/doctest.h>
 

@@ -14,7 +14,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
-#include "remat/method/checkmate/detail/checkmate_model.hpp"
+#include "remat/method/checkmate/impl/checkmate_model.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/solution.hpp"

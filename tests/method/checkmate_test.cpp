@@ -19,7 +19,7 @@
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/io/json.hpp"
-#include "remat/method/checkmate/detail/checkmate_model.hpp"
+#include "remat/method/checkmate/impl/checkmate_model.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/mip/branch_and_bound.hpp"

@@ -15,7 +15,7 @@
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/io/json.hpp"
-#include "remat/method/pofo/detail/backlog_program.hpp"
+#include "remat/method/pofo/impl/backlog_program.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 
 namespace remat::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/treewidth/detail/improve.hpp"
+#include "remat/treewidth/impl/improve.hpp"
 
 #include <doctest/doctest.h>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "remat/treewidth/detail/elimination_order.hpp"
-#include "remat/treewidth/detail/width_bound.hpp"
+#include "remat/treewidth/impl/width_bound.hpp"
 #include "support/exhaustive_treewidth.hpp"
 
 namespace {

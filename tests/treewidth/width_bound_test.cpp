@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/treewidth/detail/width_bound.hpp"
+#include "remat/treewidth/impl/width_bound.hpp"
 
 #include <doctest/doctest.h>
 

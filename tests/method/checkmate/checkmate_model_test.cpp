@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/checkmate/detail/checkmate_model.hpp"
+#include "remat/method/checkmate/impl/checkmate_model.hpp"
 
 #include <doctest/doctest.h>
 

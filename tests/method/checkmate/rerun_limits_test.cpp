@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/checkmate/detail/rerun_limits.hpp"
+#include "remat/method/checkmate/impl/rerun_limits.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <stop_token>
 
 #include "remat/bound/least_memory.hpp"
-#include "remat/method/checkmate/detail/checkmate_model.hpp"
+#include "remat/method/checkmate/impl/checkmate_model.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/random_graph.hpp"
 #include "support/spare_memory.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
+#include "remat/method/hiremate/impl/hierarchical_ilp.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "remat/core/error.hpp"
-#include "remat/method/hiremate/detail/level_model.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/impl/level_model.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/lying_backend.hpp"
 #include "support/random_level.hpp"

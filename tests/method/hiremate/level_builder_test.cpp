@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/level_builder.hpp"
+#include "remat/method/hiremate/impl/level_builder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/io/json.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"

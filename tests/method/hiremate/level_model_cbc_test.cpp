@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "remat/method/hiremate/detail/hierarchical_ilp.hpp"
-#include "remat/method/hiremate/detail/level_model.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/impl/hierarchical_ilp.hpp"
+#include "remat/method/hiremate/impl/level_model.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/cbc.hpp"
 #include "support/random_level.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/level_model.hpp"
+#include "remat/method/hiremate/impl/level_model.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "remat/method/checkmate/detail/checkmate_model.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/checkmate/impl/checkmate_model.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "support/long_run.hpp"
 #include "support/random_graph.hpp"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/level_phases.hpp"
+#include "remat/method/hiremate/impl/level_phases.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <limits>
 
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 
 namespace {
 

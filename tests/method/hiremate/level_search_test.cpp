@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/level_search.hpp"
+#include "remat/method/hiremate/impl/level_search.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/io/json.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"

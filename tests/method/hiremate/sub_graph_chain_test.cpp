@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/hiremate/detail/sub_graph_chain.hpp"
+#include "remat/method/hiremate/impl/sub_graph_chain.hpp"
 
 #include <doctest/doctest.h>
 

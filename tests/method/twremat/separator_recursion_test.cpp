@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/method/twremat/detail/separator_recursion.hpp"
+#include "remat/method/twremat/impl/separator_recursion.hpp"
 
 #include <doctest/doctest.h>
 

@@ -71,11 +71,7 @@ using sweep_poll = std::function<bool(std::uint64_t filled)>;
 class parallel_sweep {
  public:
   parallel_sweep(const row_layout& layout, unsigned threads, const row_fill& fill, const sweep_poll& poll)
-      : layout_(layout),
-        fill_(fill),
-        poll_(poll),
-        done_(layout.length() + std::size_t{1}),
-        threads_(threads) {
+      : layout_(layout), fill_(fill), poll_(poll), done_(layout.length() + std::size_t{1}), threads_(threads) {
     for (std::uint32_t t = 1; t <= layout.length(); ++t) done_[t].store(t + 1, std::memory_order_relaxed);
   }
 

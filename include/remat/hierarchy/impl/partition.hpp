@@ -17,8 +17,8 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/cut_sequence.hpp"
-#include "remat/hierarchy/detail/node_merger.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
+#include "remat/hierarchy/impl/node_merger.hpp"
 
 namespace REMAT_NAMESPACE {
 

@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/memory/detail/fit.hpp"
-#include "remat/memory/detail/squeeze.hpp"
+#include "remat/memory/impl/fit.hpp"
+#include "remat/memory/impl/squeeze.hpp"
 
 namespace REMAT_NAMESPACE {
 

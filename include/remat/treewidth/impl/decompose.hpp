@@ -23,12 +23,12 @@
 #include "remat/core/run.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
-#include "remat/treewidth/detail/improve.hpp"
 #include "remat/treewidth/detail/positive_instance.hpp"
 #include "remat/treewidth/detail/reduction.hpp"
 #include "remat/treewidth/detail/safe_separators.hpp"
 #include "remat/treewidth/detail/subgraph.hpp"
-#include "remat/treewidth/detail/width_bound.hpp"
+#include "remat/treewidth/impl/improve.hpp"
+#include "remat/treewidth/impl/width_bound.hpp"
 
 namespace REMAT_NAMESPACE {
 

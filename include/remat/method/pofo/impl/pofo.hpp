@@ -20,7 +20,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/pofo/detail/backlog_program.hpp"
+#include "remat/method/pofo/impl/backlog_program.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/refine/detail/copy_planner.hpp"
 #include "remat/schedule/schedule.hpp"

@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
-#include "remat/chain/detail/breakpoint_table.hpp"
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/rotor.hpp"
+#include "remat/method/rotor/impl/breakpoint_table.hpp"
 #include "remat/solver/accept.hpp"
 
 /// Rotor's dynamic program on a chain, in slots and in bytes: for one budget, and for every budget at once.

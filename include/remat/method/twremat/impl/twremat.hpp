@@ -16,7 +16,7 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/twremat/detail/separator_recursion.hpp"
+#include "remat/method/twremat/impl/separator_recursion.hpp"
 #include "remat/refine/detail/moves.hpp"
 #include "remat/refine/detail/retention.hpp"
 #include "remat/refine/detail/timeline.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "remat/method/hiremate/detail/level_model.hpp"
+#include "remat/method/hiremate/impl/level_model.hpp"
 #include "remat/mip/model.hpp"
 
 namespace REMAT_NAMESPACE::detail {

@@ -15,7 +15,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
-#include "remat/method/hiremate/detail/level_phases.hpp"
+#include "remat/method/hiremate/impl/level_phases.hpp"
 #include "remat/mip/detail/phase_model.hpp"
 
 namespace REMAT_NAMESPACE::detail {

@@ -13,7 +13,7 @@
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/refine/detail/reordering.hpp"
+#include "remat/method/impl/reordering.hpp"
 
 #include <doctest/doctest.h>
 

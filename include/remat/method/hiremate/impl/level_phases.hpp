@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "remat/method/hiremate/detail/level_problem.hpp"
+#include "remat/method/hiremate/impl/level_problem.hpp"
 #include "remat/mip/detail/phase_model.hpp"
 
 namespace REMAT_NAMESPACE::detail {

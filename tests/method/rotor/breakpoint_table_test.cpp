@@ -2,7 +2,7 @@
 //
 // Rotor in bytes against every schedule of short chains: the memory-persistent ones, for which it is the optimum, and
 // all there are. REMAT_LONG=1 takes 10,000 chains.
-#include "remat/chain/detail/breakpoint_table.hpp"
+#include "remat/method/rotor/impl/breakpoint_table.hpp"
 
 #include <doctest/doctest.h>
 

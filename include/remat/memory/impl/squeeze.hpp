@@ -7,7 +7,7 @@
 #include "remat/core/detail/random.hpp"
 #include "remat/core/run.hpp"
 #include "remat/memory/detail/component.hpp"
-#include "remat/memory/detail/skyline.hpp"
+#include "remat/memory/impl/skyline.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

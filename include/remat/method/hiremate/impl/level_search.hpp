@@ -14,7 +14,7 @@
 
 #include "remat/core/run.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/hiremate/detail/level_builder.hpp"
+#include "remat/method/hiremate/impl/level_builder.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/problem/problem.hpp"

@@ -143,10 +143,8 @@ struct way_table {
   stop_reason stopped = stop_reason::none;  ///< the limit that cut the search short; `none` if no limit did
 };
 
-namespace finding_ways {
-
 /// The answers for one sub-graph under one peak budget.
-struct finding {
+struct way_finding {
   struct answer {
     std::int64_t held = 0;  ///< `sub_graph_runs::held_at_turn`
     schedule plan{};        ///< a schedule of `problem_within`
@@ -158,8 +156,8 @@ struct finding {
   bool whole = true;  ///< no limit but `way_search::moves` had a say
 };
 
-void fields_of(auto& bytes, maybe_const<finding::answer> auto& a) { bytes(a.held, a.plan, a.way); }
-void fields_of(auto& bytes, maybe_const<finding> auto& f) { bytes(f.answers, f.solves, f.proven, f.work, f.whole); }
+void fields_of(auto& bytes, maybe_const<way_finding::answer> auto& a) { bytes(a.held, a.plan, a.way); }
+void fields_of(auto& bytes, maybe_const<way_finding> auto& f) { bytes(f.answers, f.solves, f.proven, f.work, f.whole); }
 
 /// A piece of `find_ways` for another process, but for what the solvers need.
 struct way_question {
@@ -168,12 +166,14 @@ struct way_question {
   std::size_t max_budgets = 0;
   std::uint64_t moves = 0;
   sub_graph graph{};
-  finding before{};  // the finding of the level before
+  way_finding before{};  // the finding of the level before
 };
 
 void fields_of(auto& bytes, maybe_const<way_question> auto& q) {
   bytes(q.level, q.peaks, q.max_budgets, q.moves, q.graph, q.before);
 }
+
+namespace finding_ways {
 
 /// The staircase of save budgets of one sub-graph under one peak budget: from the bytes of everything, each save budget
 /// just below what the last answer held.
@@ -185,14 +185,13 @@ class staircase {
             const run_control& limits)
       : runs_(runs), place_(place), search_(search), solvers_(solvers), clock_(limits) {}
 
-  /// Finds the staircase of a peak budget. `before` is that of a larger one; its answers that fit here as well are not
-  /// searched for again.
-  [[nodiscard]] finding climb_down(std::uint32_t level, const finding& before) {
+  /// `before`: the staircase of a larger peak budget; its answers that fit here as well are not searched for again.
+  [[nodiscard]] way_finding climb_down(std::uint32_t level, const way_finding& before) {
     const std::int64_t everything = runs_.held_at_turn(runs_.keep_everything());
     if (!choose_peak(level, everything)) return std::move(out_);
     std::int64_t save = level == 0 ? everything - 1 : everything;
     for (std::size_t k = 1; k <= search_.max_budgets && save >= 0; ++k) {
-      std::optional<finding::answer> found = answer_within(save, before, search_.max_budgets - k + 1);
+      std::optional<way_finding::answer> found = answer_within(save, before, search_.max_budgets - k + 1);
       if (!found) break;
       const std::int64_t held = found->held;
       out_.answers.push_back(std::move(*found));
@@ -224,15 +223,15 @@ class staircase {
   }
 
   /// The fastest way found within the budgets. `budgets_left`: save budgets that share the rest of the work.
-  [[nodiscard]] std::optional<finding::answer> answer_within(std::int64_t save, const finding& before,
-                                                             std::size_t budgets_left) {
+  [[nodiscard]] std::optional<way_finding::answer> answer_within(std::int64_t save, const way_finding& before,
+                                                                 std::size_t budgets_left) {
     if (clock_.should_stop()) {
       out_.whole = false;
       return std::nullopt;
     }
     const problem p = runs_.problem_within(peak_, std::min(save, peak_));
     const auto known = std::find_if(before.answers.begin(), before.answers.end(),
-                                    [&](const finding::answer& a) { return a.held <= save; });
+                                    [&](const way_finding::answer& a) { return a.held <= save; });
     if (known != before.answers.end() && check(p, known->plan).valid()) return *known;
     // A solve that cannot even read its problem is not begun.
     if (clock_.work_left() < least_work(p)) {
@@ -243,7 +242,7 @@ class staircase {
     if (!plan) return std::nullopt;
     std::optional<sub_graph_way> way = runs_.way_of(*plan);
     if (!way) return std::nullopt;
-    finding::answer found;
+    way_finding::answer found;
     found.held = runs_.held_at_turn(*way);
     found.plan = std::move(*plan);
     found.way = std::move(*way);
@@ -292,7 +291,7 @@ class staircase {
   const Solvers& solvers_;
   run_clock clock_;
   std::int64_t peak_ = 0;
-  finding out_{};
+  way_finding out_{};
 };
 
 /// One call of `find_ways`.
@@ -368,7 +367,7 @@ class finder {
                                       found_before(c, level)},
                          solvers_.question(i));
       };
-      using answer = std::pair<finding, typename Solvers::answer>;
+      using answer = std::pair<way_finding, typename Solvers::answer>;
       let_others_run<answer>(
           pieces, solvers_.kind(), [&](byte_writer& out) { solvers_.share(out); }, question,
           [&, level](std::size_t k, answer found) {
@@ -395,8 +394,8 @@ class finder {
   }
 
   /// The finding of a class under the larger peak budget; empty on the first level.
-  [[nodiscard]] finding found_before(std::uint32_t c, std::uint32_t level) const {
-    return level == 0 ? finding{} : found_[c][level - 1];
+  [[nodiscard]] way_finding found_before(std::uint32_t c, std::uint32_t level) const {
+    return level == 0 ? way_finding{} : found_[c][level - 1];
   }
 
   [[nodiscard]] bool out_of_time() const {
@@ -414,12 +413,12 @@ class finder {
       std::vector<sub_graph_way>& ways = out_.ways[i];
       ways.push_back(runs_[i].keep_everything());
       bool whole = !cut_short_;
-      for (finding& f : found_[c]) {
+      for (way_finding& f : found_[c]) {
         out_.solves += f.solves;
         out_.proven += f.proven;
         out_.work += f.work;
         whole = whole && f.whole;
-        for (finding::answer& a : f.answers) ways.push_back(std::move(a.way));
+        for (way_finding::answer& a : f.answers) ways.push_back(std::move(a.way));
       }
       out_.found += ways.size();
       keep_pareto_optimal(ways, runs_[i]);
@@ -436,9 +435,9 @@ class finder {
   run_clock& clock_;
   sub_graph_classes classes_;
   std::vector<sub_graph_runs> runs_;
-  std::vector<std::vector<finding>> found_;  // the findings of each class that is solved, by peak budget
-  std::vector<std::uint32_t> to_solve_;      // classes
-  std::size_t operations_ = 0;               // number of operations of the representatives of these
+  std::vector<std::vector<way_finding>> found_;  // the findings of each class that is solved, by peak budget
+  std::vector<std::uint32_t> to_solve_;          // classes
+  std::size_t operations_ = 0;                   // number of operations of the representatives of these
   std::atomic<bool> cut_short_{false};
   way_table out_{};
 };
@@ -447,8 +446,7 @@ class finder {
 
 /// What a piece of `find_ways` finds, in another process.
 template <sub_solver_set Solvers>
-[[nodiscard]] finding_ways::finding find_way_elsewhere(const finding_ways::way_question& q, const Solvers& solvers,
-                                                       const run_control& run) {
+[[nodiscard]] way_finding find_way_elsewhere(const way_question& q, const Solvers& solvers, const run_control& run) {
   way_search search;
   search.peaks = q.peaks;
   search.max_budgets = q.max_budgets;

@@ -227,12 +227,11 @@ class finder {
   }
 
   /// Finds ways of the one sub-graph in another process.
-  [[nodiscard]] std::pair<finding_ways::finding, program_counts> run_elsewhere(const finding_ways::way_question& q,
-                                                                               const group_question& own,
-                                                                               const run_control& run) {
+  [[nodiscard]] std::pair<way_finding, program_counts> run_elsewhere(const way_question& q, const group_question& own,
+                                                                     const run_control& run) {
     const std::vector<std::uint32_t> only{0};
     programs_left_ = own.programs_left;
-    finding_ways::finding found = find_way_elsewhere(q, method_solvers{*this, own.method, only}, run);
+    way_finding found = find_way_elsewhere(q, method_solvers{*this, own.method, only}, run);
     return {std::move(found), {programs_.load(), refused_.load()}};
   }
 
@@ -485,7 +484,7 @@ class finder {
 
 /// How other processes find ways of groups. `backend`: for integer programs.
 inline piece_kind portable_ways_with(mip_backend_ref backend) {
-  using question = std::pair<finding_ways::way_question, group_question>;
+  using question = std::pair<way_question, group_question>;
   return portable_kind<question>(group_ways_kind, [backend](byte_reader& in) {
     return [whole = problem::from_flat(in.get<flat_graph>()), backend](const question& q, const run_control& run) {
       const group_question& own = q.second;

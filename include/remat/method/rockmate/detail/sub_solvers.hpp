@@ -77,7 +77,7 @@ void fields_of(auto&, maybe_const<portable_sub_solvers::answer> auto&) {}
 /// How other processes find ways by `portable_sub_solvers`.
 [[nodiscard]] inline piece_kind portable_ways() {
   using nothing = portable_sub_solvers::answer;
-  return portable_kind<std::pair<finding_ways::way_question, nothing>>(portable_sub_solvers::name, [](byte_reader&) {
+  return portable_kind<std::pair<way_question, nothing>>(portable_sub_solvers::name, [](byte_reader&) {
     return [](const auto& question, const run_control& run) {
       return std::pair(find_way_elsewhere(question.first, portable_sub_solvers{}, run), nothing{});
     };

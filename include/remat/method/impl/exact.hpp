@@ -127,8 +127,7 @@ class backward_search : public search_end {
   struct closure_record {
     bool known = false;  // the rest is
     std::uint32_t uses = 0, wins = 0;
-    std::uint32_t anchor[2] = {write_sets::none,
-                               write_sets::none};  // the anchors that gave the best bounds of the first state
+    std::uint32_t anchor[2] = {write_sets::none, write_sets::none};  // those of the best bounds of the first state
     double price[2] = {0, 0};
   };
 
@@ -154,7 +153,7 @@ class backward_search : public search_end {
     return all_.raise(i, bound);
   }
 
-  /// Raises `bound` by all anchors at the first state, and keeps the best ones. False: there is no schedule.
+  /// Raises `bound` by all of `anchors_` at the first state, and keeps the best ones. False: there is no schedule.
   bool raise_root(double& bound, double once, const run_clock& clock) {
     std::vector<std::pair<double, std::uint32_t>> found;
     for (std::uint32_t a = 0; a < anchors_.size() && !clock.should_stop(); ++a) {
@@ -210,7 +209,7 @@ class backward_search : public search_end {
     return true;
   }
 
-  /// Raises `best` by the cut at an anchor, from the price `start` on, and leaves there the best price and in
+  /// Raises `best` by the cut at anchors_[a], from the price `start` on, and leaves there the best price and in
   /// `value` its bound. False: the state has no schedule.
   bool raise_at(double& best, std::uint32_t a, double once, int flows, double& value, double& start,
                 const run_clock& clock) {
@@ -228,13 +227,10 @@ class backward_search : public search_end {
     // A choice of all tensors pays at most all rates.
     moment_choice left{cut_.total_cost() - cut_.total_time(), 0}, right{cut_.total_time(), 0};
     for (std::size_t c = 0; c < cut_.num_candidates(); ++c) left.bytes += cut_.candidate_bytes(c);
-    double price = start;
-    for (int flow = 0; flow < flows && left.bytes > std::max(room, right.bytes); ++flow) {
-      const double meet = (right.time - left.time) / static_cast<double>(left.bytes - right.bytes);
-      const double most = least + left.time + meet * static_cast<double>(left.bytes - room);
-      if (flow > 0 && most <= std::max(value, best) * (1 + 1e-9)) break;
-      price = std::min(flow == 0 && price > 0 ? price : meet, cut_.highest_price());
-      if (!(price > 0)) break;
+    price_search search(cut_, room, left, right, start, flows);
+    // The first flow is run in any case: it tells which of two last moments is the better one.
+    for (double level = -std::numeric_limits<double>::infinity(); search.run_flow(level, stop);
+         level = std::max(value, best) * (1 + 1e-9) - least) {
       ++cuts_;
       const double bound = sum_below(least, search.value());
       if (bound > value) {

@@ -194,15 +194,18 @@ def drop_effect_tokens(joint, num_forward_outputs):
     kept = [i for i, d in enumerate(descs) if not _is_of_token(d)]
     output.args = (tuple(output.args[0][i] for i in kept),)
     output.meta["desc"] = [descs[i] for i in kept]
+    phases = {}
     for node in list(graph.find_nodes(op="call_function", target=with_effects)):
-        _, target, *arguments = node.args
+        token, target, *arguments = node.args
+        before = token if token.op == "placeholder" else token.args[0]
+        phases[node] = phases.get(before) or ("backward" if before.name.startswith("tangents_token") else "forward")
         if not isinstance(target, OpOverload):
             raise CaptureError(f"{target}{_where(node)} has a side effect, which cannot be planned")
         with graph.inserting_before(node):
             plain = graph.call_function(target, tuple(arguments), dict(node.kwargs))
         values = node.meta["val"][1:]
         several = len(target._schema.returns) > 1
-        plain.meta = {**node.meta, "val": tuple(values) if several else values[0], "effect": True}
+        plain.meta = {**node.meta, "val": tuple(values) if several else values[0], "effect": phases[node]}
         for part in list(node.users):
             place = part.args[1]
             if place > 0 and several:
@@ -425,7 +428,7 @@ class _Builder:
         self.g = TrainingGraph(name, joint, loss=loss, snapshots=copies, num_forward_outputs=num_forward_outputs)
         self.g.writes = [n for n in joint.graph.nodes if n.op == "call_function" and _writes_input(n)]
         self.granularity = GPU_GRANULARITY if device.type == "cuda" else 1
-        self.effect = None  # the storage that the last operation with a side effect makes
+        self.effect = set()  # the storage that the last operation with a side effect makes
         self.by_key = {}  # of an untyped storage: (key, the tensor, to keep the key in use)
         output = next(iter(joint.graph.find_nodes(op="output")))
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
@@ -502,6 +505,7 @@ class _Builder:
         first = dict.fromkeys(tangents, tangent)
         needs = {n: {first.get(a, a) for a in n.all_input_nodes if a in place or a in first} for n in nodes}
         needs[tangent] = {n for n in self.forward_outputs if n in place}
+        needs[tangent] |= {n for n in nodes if n.meta.get("effect") == "forward"}
         after_all = max((place[n] for n in needs[tangent]), default=-1)
         place[tangent] = after_all + 0.5
         users = {n: [] for n in needs}
@@ -525,7 +529,7 @@ class _Builder:
 
     def add_tangent(self, nodes):
         g = self.g
-        reads = sorted({g.storage_of[n] for n in self.forward_outputs if n in g.storage_of})
+        reads = sorted({g.storage_of[n] for n in self.forward_outputs if n in g.storage_of} | self.effect)
         g.tangent = len(g.operations)
         for node in nodes:
             g.storage_of[node], _ = self.storage(node.meta["val"], "tangent of the loss", "gradient")
@@ -575,11 +579,11 @@ class _Builder:
                 g.views[node] = sorted({self.storage(t, "", kind)[0] for t in results})
             return
         inputs = {g.storage_of[a] for a in node.all_input_nodes if a in g.storage_of}
-        if "effect" in node.meta:  # a storage without bytes orders such operations
-            inputs |= {self.effect} - {None}
-            self.effect = len(g.storages)
-            g.storages.append(Storage(self.effect, f"effect of {node.name}", 0, kind, "float32", [0]))
-            outputs.append(self.effect)
+        if "effect" in node.meta:  # a storage without bytes orders such operations, and is read: else none would have to run
+            inputs |= self.effect
+            outputs.append(len(g.storages))
+            self.effect = {len(g.storages)}
+            g.storages.append(Storage(len(g.storages), f"effect of {node.name}", 0, kind, "float32", [0]))
         index = len(g.operations)
         g.operation_of[node] = index
         mark = _mark(node)
@@ -628,7 +632,7 @@ class _Builder:
         for s in kept:
             if g.storages[s].kind == "saved":
                 g.storages[s].kind = "activation"
-        g.outputs = kept
+        g.outputs = [*kept, *self.effect]
         losses = {g.storage_of.get(n) for n in self.losses}
         g.held = [s for s in kept if s in losses or s in tangents]
         for n in self.gradients:

@@ -501,11 +501,16 @@ def test_operations_with_side_effects(name):
     assert_same_step(step, model, eager, lambda m, x: m(x), (x,))
 
 
-def test_a_side_effect_happens_in_a_planned_step():
-    model = Solving(lambda a, b: torch.linalg.cholesky(a - 100 * torch.eye(6)) @ b)
-    step = plan(model, None, (torch.randn(6, 3),), 1.0)
-    with pytest.raises(torch.linalg.LinAlgError, match="positive-definite"):
-        step(torch.randn(6, 3))
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_a_side_effect_happens_in_a_planned_step(phase):
+    solve = {"forward": lambda a, b: torch.linalg.cholesky(a - 100 * torch.eye(6)) @ b, "backward": lambda a, b: InvertedBackward.apply(a * 0) @ b}
+    step = plan(Solving(solve[phase]), None, (torch.randn(6, 3),), 1.0)
+    if phase == "forward":
+        with pytest.raises(torch.linalg.LinAlgError, match="positive-definite"):
+            step(torch.randn(6, 3))
+    else:
+        with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+            step(torch.randn(6, 3)).backward()
 
 
 class Added(nn.Module):

@@ -444,7 +444,7 @@ class finder {
 
 }  // namespace finding_ways
 
-/// What a piece of `find_ways` finds, in another process.
+/// The findings of a piece of `find_ways`, in another process.
 template <sub_solver_set Solvers>
 [[nodiscard]] way_finding find_way_elsewhere(const way_question& q, const Solvers& solvers, const run_control& run) {
   way_search search;

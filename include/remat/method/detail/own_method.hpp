@@ -118,7 +118,7 @@ inline void take_bound(solution& best, const solution& part) {
 void take_cheap_start(const problem& p, solution& best, std::string_view solver, const run_control& run,
                       stop_reason stopped);
 
-/// What differs between the frames of named solvers.
+/// The differences between the frames of named solvers.
 struct method_frame {
   bool opens_with_listed_order = true;  ///< the method is not run if the listed order settles the problem
   bool may_copy = false;                ///< the method makes copies; else a problem with a link is refused

@@ -459,7 +459,7 @@ class backward_states {
   /// The least time of a schedule that ends with state `x`, as far as is known.
   [[nodiscard]] double total_of(const state_table::node& x) const { return time_of(x.spent) + x.remaining; }
 
-  /// For each needed operation: those that it wakes, since they cannot come behind it as well (rule 6).
+  /// The operations that each needed one wakes, since they cannot come behind it as well (rule 6).
   void collect_wakes() {
     const std::uint32_t n = s_.num_operations;
     wakes_.assign(n, {});
@@ -601,7 +601,7 @@ class backward_states {
   std::unordered_map<std::uint64_t, std::uint32_t> closure_numbers_;  // numbers of closures, by hash
   std::vector<std::int64_t> taken_;                                   // each operation's time, in units
   int unit_exponent_ = 0;                                             // a unit is 2^unit_exponent_
-  // Of the state that is expanded, and of the one that it leads to.
+  // Members of the state that is expanded, and of the one that it leads to.
   bit_words closure_, seen_, sleepers_, child_, child_closure_, child_sleepers_;
   std::vector<write_sets::move> moves_;
 };

@@ -176,7 +176,7 @@ inline std::vector<sub_graph_segment> segments_of(const divided_sub_graph& s) {
 /// The name of the kind of pieces of `finder`.
 inline constexpr std::string_view group_ways_kind = "group ways";
 
-/// What a piece needs in another process beside `way_question`.
+/// The needs of a piece in another process, beside `way_question`.
 struct group_question {
   sub_method method{};
   double max_columns = 0;  // these three are of `sub_graph_search`
@@ -186,7 +186,7 @@ struct group_question {
   std::vector<level_child> children{};
 };
 
-/// What a piece returns beside the ways: integer programs that were solved, and that were refused.
+/// The results of a piece beside its ways: integer programs that were solved, and that were refused.
 struct program_counts {
   std::size_t programs = 0, refused = 0;
 };
@@ -367,7 +367,7 @@ class finder {
       return divided ? search.search_group(children, runs, peak, save, clock) : std::vector<schedule>{};
     }
 
-    // For other processes: the graph once, and the children of each sub-graph.
+    // Other processes get the graph once, and the children of each sub-graph.
     using answer = program_counts;
     [[nodiscard]] std::string_view kind() const noexcept {
       return search.search_.own_solver ? std::string_view() : group_ways_kind;

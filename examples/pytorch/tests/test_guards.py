@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import remat_torch_plan
-from remat_torch_plan import CaptureError, PlanWarning, guarded
+from remat_torch_plan import CaptureError, PlanError, PlanWarning, guarded
 
 WORK = 200_000
 

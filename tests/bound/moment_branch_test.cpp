@@ -11,7 +11,6 @@
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/moment_choices.hpp"
-#include "support/random_graph.hpp"
 
 namespace {
 
@@ -21,10 +20,7 @@ using namespace remat::detail;
 TEST_CASE("branching ends at the least time of all choices, and is on either side of it before") {
   int branched = 0, open = 0;
   for (std::uint64_t seed = 0; seed < 1200; ++seed) {
-    test::random_graph_options options;
-    options.operations = 4 + static_cast<std::uint32_t>(seed % 3);
-    options.once = seed % 2 ? 0 : 20;
-    const problem p = test::random_problem(seed, options);
+    const problem p = test::problem_with_few_choices(seed);
     const flat_graph& s = p.graph();
     moment_cut cut(s);
     for (std::uint32_t k = 0; k < s.num_operations; ++k) {

@@ -13,7 +13,6 @@
 #include "remat/problem/problem.hpp"
 #include "support/large_steps.hpp"
 #include "support/moment_choices.hpp"
-#include "support/random_graph.hpp"
 
 namespace {
 
@@ -29,10 +28,7 @@ std::int64_t bytes_of(const flat_graph& g, const std::vector<tensor_id>& tensors
 TEST_CASE("a filling is one of the choices, and fits") {
   int found = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
-    test::random_graph_options options;
-    options.operations = 4 + static_cast<std::uint32_t>(seed % 3);
-    options.once = seed % 2 ? 0 : 20;
-    const problem p = test::random_problem(seed, options);
+    const problem p = test::problem_with_few_choices(seed);
     const flat_graph& g = p.graph();
     moment_cut cut(g);
     for (std::uint32_t k = 0; k < g.num_operations; ++k) {

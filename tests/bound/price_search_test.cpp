@@ -50,10 +50,7 @@ double highest_bound(const choices& all, std::int64_t room, double highest) {
 TEST_CASE("the best price is found from any first price, and few flows are run") {
   int searches = 0, flows = 0, with_bound = 0, infeasible = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    test::random_graph_options options;
-    options.operations = 4 + static_cast<std::uint32_t>(seed % 3);
-    options.once = seed % 2 ? 0 : 20;
-    const problem p = test::random_problem(seed, options);
+    const problem p = test::problem_with_few_choices(seed);
     const flat_graph& g = p.graph();
     moment_cut cut(g);
     for (std::uint32_t k = 0; k < g.num_operations; ++k) {

@@ -6,8 +6,18 @@
 #include <type_traits>
 
 #include "remat/problem/problem.hpp"
+#include "support/random_graph.hpp"
 
 namespace remat::test {
+
+/// A random problem of four to six operations, few enough to list all choices. With an even seed, some of them must not
+/// run twice.
+inline problem problem_with_few_choices(std::uint64_t seed) {
+  random_graph_options options;
+  options.operations = 4 + static_cast<std::uint32_t>(seed % 3);
+  options.once = seed % 2 ? 0 : 20;
+  return random_problem(seed, options);
+}
 
 /// All choices of runs at the first run of k, one by one, straight from the definition: which operations have run by
 /// then (k and its ancestors, never its descendants, closed under ancestors), and which run later. What must not run

@@ -94,6 +94,7 @@ BY_HAND = [
     ("docs/*.md", "shell", "python3 bench/", MEASURES),
     ("docs/pytorch.md", "shell", "bash examples/pytorch/run.sh", TORCH),
     ("docs/pytorch.md", "shell", "pip install", TORCH),
+    ("docs/pytorch.md", "shell", "bash examples/pytorch/wheel.sh", "needs PyPI"),
     ("docs/pytorch.md", "shell", "python", TORCH),
     ("docs/pytorch.md", "shell", "apt-get", "needs a network and root"),
     ("docs/pytorch.md", "shell", "env/bin/", TORCH),

@@ -32,6 +32,7 @@ for path, pattern in {
     "docs/CITATION.cff": r"^version: (\S+)$",
     "docs/packaging/vcpkg/remat/vcpkg.json": r'^  "version": "(.*)",$',
     "examples/pytorch/pyproject.toml": r'^version = "(.*)"$',
+    "examples/pytorch/remat_torch_plan/planner.py": r'^VERSION = "(.*)"  #',
 }.items():
     stated = found(path, pattern)
     if stated and stated != version:

@@ -16,7 +16,7 @@ import torch
 
 from .errors import PlanError
 from .export import export
-from .planner import find_program, writes_reports
+from .planner import difference_of_versions, find_program, writes_reports
 from .private import FakeTensorMode
 
 
@@ -44,6 +44,8 @@ def check():
         run = subprocess.run([program, "--help"], capture_output=True, text=True)
         works = run.returncode == 0
         print(f"remat-plan      {program}" + ("" if works else f": does not run: {run.stderr.strip()}"))
+        if works and (difference := difference_of_versions(program)):
+            print(f"version         {difference}")
         if works and not writes_reports(program):
             print("reports         none: remat-plan was built without Chart.js (Debian: libjs-chart.js)")
     except (PlanError, OSError) as error:

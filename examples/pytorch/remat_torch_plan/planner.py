@@ -9,10 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from dataclasses import dataclass, field
 
-from .errors import BudgetError, PlanError
+from .errors import BudgetError, PlanError, PlanWarning
 from .link import Link
+
+VERSION = "0.2.0"  # of this package, and of the remat-plan that belongs to it
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -64,6 +67,21 @@ def find_program():
         "remat-plan was not found: install the package with `pip install ./examples/pytorch`, which builds it, or name it in the "
         "variable REMAT_PLAN"
     )
+
+
+@functools.cache
+def difference_of_versions(program):
+    """One line if `program` is a remat-plan of another version than this package; None if it is not."""
+    stated = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+    if stated == f"remat-plan {VERSION}":
+        return None
+    return f"{program} says \"{stated}\", but this package is of version {VERSION}: install both from one wheel or one checkout"
+
+
+@functools.cache
+def _warn_of_another_version(program):
+    if difference := difference_of_versions(program):
+        warnings.warn(difference, PlanWarning, stacklevel=2)
 
 
 @functools.cache
@@ -131,6 +149,7 @@ def _solve_once(
         with open(file, "w") as f:
             json.dump(graph.to_json(draws_in_order=not own_seeds), f)
         program = find_program()
+        _warn_of_another_version(program)
         report = report if report and writes_reports(program) else None
         command = [program, file, "--budget", str(budget_bytes), "--solver", solver, "--json", "--out", out]
         command += ["--seed", str(seed)]

@@ -8,7 +8,7 @@ import torch
 from nets import NETS, chain
 from schedules import simulate, traced
 
-from remat_torch_plan import BudgetError, PlanError, planner
+from remat_torch_plan import BudgetError, PlanError, PlanWarning, planner
 
 
 @pytest.mark.parametrize(
@@ -181,3 +181,12 @@ def test_no_file_is_left_behind(monkeypatch, tmp_path):
     planner.solve(graph, graph.baseline_peak(), work=10)
     assert not list(tmp_path.iterdir())
     assert torch.is_grad_enabled()
+
+
+def test_a_program_of_another_version_is_named(tmp_path):
+    old = tmp_path / "remat-plan"
+    old.write_text("#!/bin/sh\necho remat-plan 0.0.1\n")
+    old.chmod(old.stat().st_mode | stat.S_IXUSR)
+    assert planner.difference_of_versions(planner.find_program()) is None
+    with pytest.warns(PlanWarning, match=f"remat-plan 0.0.1.*version {planner.VERSION}"):
+        planner._warn_of_another_version(str(old))

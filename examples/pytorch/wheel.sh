@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSL-1.0
+# Builds the wheel of remat_torch_plan for this machine's processor into build/wheel, with remat-plan inside. The program is
+# linked statically, so the wheel is for every Linux of that processor, and whoever installs it needs no compiler.
+#
+#   bash examples/pytorch/wheel.sh
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+bash .ci/install-packages pytorch
+folder=build/wheel
+environment=$folder/environment
+rm -f "$folder"/*.whl
+if [ ! -x "$environment/bin/python" ]; then python3 -m venv "$environment"; fi
+"$environment/bin/pip" install --quiet wheel
+echo "building the wheel …"
+"$environment/bin/pip" wheel --quiet --no-deps --wheel-dir "$folder" examples/pytorch
+
+built=$(echo "$folder"/*.whl)
+program=$folder/remat-plan
+"$environment/bin/python" - "$built" "$program" <<'PYTHON'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel, open(sys.argv[2], "wb") as program:
+    program.write(wheel.read("remat_torch_plan/bin/remat-plan"))
+PYTHON
+chmod +x "$program"
+if readelf --dynamic "$program" | grep -q NEEDED; then
+  echo "remat-plan in the wheel needs libraries of this machine: no static C library was found (Debian: libc6-dev)" >&2
+  exit 1
+fi
+"$program" --version
+rm "$program"
+# A static program asks for no version of the C library: the oldest tag that says so.
+"$environment/bin/python" -m wheel tags --remove --platform-tag "manylinux2014_$(uname -m)" "$built" >/dev/null
+stat --format='%n: %s bytes' "$folder"/*.whl

@@ -37,7 +37,7 @@ struct copy_setting {
 };
 
 /// A part that takes one turn, of `share` of what is left of the limits. `improve(clock, best)` makes the best schedule
-/// and bound of the pool better. What it has found stays if memory runs out in it.
+/// and bound of the pool better. If memory runs out in it, its findings stay.
 template <class Improve>
 [[nodiscard]] portfolio_part turn(std::string_view name, double share, Improve improve) {
   portfolio_part part;

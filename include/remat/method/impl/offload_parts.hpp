@@ -92,7 +92,7 @@ class candidate_search {
     }
   }
 
-  /// What earlier parts have found: the listed order, and eviction that drops or copies.
+  /// The states that earlier parts have left: the listed order, and eviction that drops or copies.
   void take_states() {
     for (const auto& [time, state] : s_.states.entries()) {
       candidate c;

@@ -302,7 +302,7 @@ class online_adjoint {
   }
 
   std::uint32_t slots_;
-  std::vector<checkpoint> kept_;             // by time
+  std::vector<checkpoint> kept_;             // the states that are kept, by time
   std::uint32_t level_ = 0, free_slot_ = 0;  // those of the next state that is kept
   std::uint64_t steps_ = 0;
   bool is_kept_ = false, finished_ = false;

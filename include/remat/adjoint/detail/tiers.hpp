@@ -76,19 +76,16 @@ inline constexpr std::uint64_t many = std::uint64_t{1} << 32;  // more than ther
 class part_lengths {
  public:
   /// `slots` of memory for the parts of a range of `steps` steps.
-  part_lengths(std::uint64_t steps, std::uint64_t slots) : slots_(slots) {
-    std::uint64_t beta = 1;
-    for (std::uint64_t r = 0; beta < steps; ++r) {
-      lengths_.push_back(beta);
-      beta = beta * (slots + r + 1) / (r + 1);
-    }
-    lengths_.push_back(beta);
-  }
+  part_lengths(std::uint64_t steps, std::uint64_t slots) : steps_(steps), slots_(slots) {}
 
-  [[nodiscard]] std::uint64_t least(std::uint64_t s, std::uint64_t threshold) const {
-    return threshold > s ? lengths_[std::min<std::size_t>(threshold - s - 1, lengths_.size() - 1)] : 1;
+  [[nodiscard]] std::uint64_t least(std::uint64_t s, std::uint64_t threshold) {
+    if (threshold <= s) return 1;
+    const std::uint64_t r = threshold - s - 1;
+    while (lengths_.size() <= r && lengths_.back() < steps_)
+      lengths_.push_back(lengths_.back() * (slots_ + lengths_.size()) / lengths_.size());
+    return lengths_[std::min<std::size_t>(r, lengths_.size() - 1)];
   }
-  [[nodiscard]] std::uint64_t least_of_all(const std::vector<std::uint64_t>& parts, std::uint64_t threshold) const {
+  [[nodiscard]] std::uint64_t least_of_all(const std::vector<std::uint64_t>& parts, std::uint64_t threshold) {
     std::uint64_t total = 0;
     for (std::size_t s = 0; s < parts.size() && total < many; ++s)
       total += std::min(parts[s], many) * std::min(least(s, threshold), many);
@@ -96,8 +93,9 @@ class part_lengths {
   }
   /// The least R with which the parts have `steps` steps; it is one more than the repetition number of the longest
   /// part.
-  [[nodiscard]] std::uint64_t threshold(const std::vector<std::uint64_t>& parts, std::uint64_t steps) const {
-    std::uint64_t low = 0, high = lengths_.size() - 1;  // the least of `least_of_all(high + 1)` is at least `steps`
+  [[nodiscard]] std::uint64_t threshold(const std::vector<std::uint64_t>& parts, std::uint64_t steps) {
+    std::uint64_t low = 0, high = 0;
+    for (; least_of_all(parts, high + 1) < steps; high = 2 * high + 1) low = high + 1;
     while (low < high) {
       const std::uint64_t middle = low + (high - low) / 2;
       if (least_of_all(parts, middle + 1) >= steps)
@@ -108,7 +106,7 @@ class part_lengths {
     return low;
   }
   /// The steps that are run forward for `parts` of `steps` steps together.
-  [[nodiscard]] std::uint64_t advances(const std::vector<std::uint64_t>& parts, std::uint64_t steps) const {
+  [[nodiscard]] std::uint64_t advances(const std::vector<std::uint64_t>& parts, std::uint64_t steps) {
     const std::uint64_t top = threshold(parts, steps);
     std::uint64_t total = top * (steps - least_of_all(parts, top));
     for (std::size_t s = 0; s < parts.size(); ++s)
@@ -117,8 +115,8 @@ class part_lengths {
   }
 
  private:
-  std::uint64_t slots_;
-  std::vector<std::uint64_t> lengths_;  // [r]: β(slots, r)
+  std::uint64_t steps_, slots_;
+  std::vector<std::uint64_t> lengths_{1};  // [r]: β(slots, r), as far as it was asked for and up to `steps`
 };
 
 /// The number from `low` to `high` at which a convex function is least.
@@ -148,7 +146,7 @@ struct tiering {
                                           double read) {
   tiering best{0, 0, static_cast<double>(binomial::advances(steps, memory - 1))};
   if (disk == 0 || static_cast<double>(steps - 1) + write >= best.cost) return best;
-  const part_lengths lengths(steps, memory);
+  part_lengths lengths(steps, memory);
   tiering now;
   const auto cost_of_reads = [&](const std::vector<std::uint64_t>& leaves, std::uint64_t reads) {
     return static_cast<double>(lengths.advances(sum(leaves, reads_by_repetition(leaves, reads)), steps)) +
@@ -184,7 +182,7 @@ struct tiered_steps {
     const std::uint64_t length = now.last - now.first;
     std::uint64_t left = 0;
     if (now.reads > 0) {
-      const part_lengths lengths(length, memory);
+      part_lengths lengths(length, memory);
       const std::vector<std::uint64_t> parts = sum({1}, reads_by_repetition({1}, now.reads));
       const std::uint64_t top = lengths.threshold(parts, length);
       left = length -
@@ -225,7 +223,7 @@ struct tiered_steps {
       right.reads += reads[q] - to_left;
       open += q >= 1 && q - 1 < left_leaves.size() ? left_leaves[q - 1] : 0;
     }
-    const part_lengths lengths(length, memory);
+    part_lengths lengths(length, memory);
     const std::uint64_t top = lengths.threshold(sum(leaves, reads), length);
     const auto right_parts = sum(right_leaves, reads_by_repetition(right_leaves, right.reads));
     auto left_parts = sum(left_leaves, reads_by_repetition(left_leaves, left.reads));

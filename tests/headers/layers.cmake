@@ -58,12 +58,16 @@ set(may_include_memory core problem schedule memory)
 set(may_include_execute core graph cost problem schedule solver memory execute)
 set(may_include_render core graph cost problem schedule hierarchy render)
 set(may_include_distribute core graph cost problem schedule hierarchy solver distribute)
+set(may_include_adjoint core adjoint)
 set(may_include_io core graph cost problem schedule chain treewidth memory io)
 
-# room_of(HEADER RESULT): empty for the umbrellas.
+# room_of(HEADER RESULT): empty for the umbrellas. A leaf NAME.hpp is of the room NAME, which includes little.
 function(room_of header result)
   get_filename_component(folder "${header}" DIRECTORY)
   string(REGEX REPLACE "/(detail|impl)$" "" folder "${folder}")
+  if(header MATCHES "^(adjoint)\\.hpp$")
+    set(folder "${CMAKE_MATCH_1}")
+  endif()
   if(folder STREQUAL "method")
     get_filename_component(stem "${header}" NAME_WE)
     set(owner "${owner_of_${stem}}")

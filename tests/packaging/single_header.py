@@ -33,9 +33,9 @@ class SingleHeader(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertNotRegex((self.folder / "remat.hpp").read_text(encoding="utf-8"), r'(?m)^\s*#\s*include\s*"')
 
-    def program(self):
-        """The example, with the single header in place of the library's."""
-        text = (ROOT / "examples/compiler_explorer.cpp").read_text(encoding="utf-8")
+    def program(self, name="compiler_explorer"):
+        """An example, with the single header in place of the library's."""
+        text = (ROOT / f"examples/{name}.cpp").read_text(encoding="utf-8")
         text, replaced = re.subn(r'#include "remat/[^"]+"', '#include "remat.hpp"', text)
         self.assertEqual(replaced, 1, "the example includes one header of the library")
         path = self.folder / "program.cpp"
@@ -58,6 +58,14 @@ class SingleHeader(unittest.TestCase):
         done = run(COMPILERS[0], *FLAGS, self.program(), "-o", self.folder / "program", "-pthread")
         self.assertEqual(done.returncode, 0, done.stderr[:4000])
         expected = (ROOT / "examples/compiler_explorer.expected").read_text(encoding="utf-8")
+        self.assertEqual(run(self.folder / "program").stdout, expected)
+
+    def test_a_leaf_runs(self):
+        self.made("remat/adjoint.hpp")
+        self.assertLess((self.folder / "remat.hpp").stat().st_size, 100_000)
+        done = run(COMPILERS[0], *FLAGS, self.program("adjoint"), "-o", self.folder / "program")
+        self.assertEqual(done.returncode, 0, done.stderr[:4000])
+        expected = (ROOT / "examples/adjoint.expected").read_text(encoding="utf-8")
         self.assertEqual(run(self.folder / "program").stdout, expected)
 
     def test_it_refuses_the_compiled_form(self):

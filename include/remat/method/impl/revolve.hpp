@@ -11,6 +11,7 @@
 
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
+#include "remat/core/detail/binomial.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -47,69 +48,35 @@ inline stop_reason try_stages(const problem& p, const stage_chain& stages, run_c
 }  // namespace detail::revolve_solve
 
 REMAT_INLINE std::uint64_t revolve_advances(std::uint64_t l, std::uint64_t c) {
-  if (l <= 1) return 0;
-  if (c == 0) return l * (l - 1) / 2;
-  if (c + 1 >= l) return l - 1;
-  std::uint64_t r = 0, beta = 1, sum = 0;  // β(c + 1, r); β(c + 2, r − 1) = β(c + 1, 0) + … + β(c + 1, r − 1)
-  while (beta < l) {
-    sum += beta;
-    ++r;
-    beta = beta * (c + 1 + r) / r;  // the product is below l · 2l
-  }
-  return r * l - sum;
+  return detail::binomial::advances(l, c);
 }
 
 REMAT_INLINE std::uint64_t revolve_first_advance(std::uint64_t l, std::uint64_t c) {
-  // Let ρ(l, c) be the repetition number, the least r with β(c + 1, r) ≥ l. One more step before the checkpoint costs 1
-  // + ρ(j + 1, c) − ρ(l − j, c − 1) more. That is not negative if some q has j ≥ β(c + 1, q − 1) and j ≥ l − β(c, q +
-  // 1).
-  if (c + 1 >= l) return 1;
-  std::uint64_t least = l - 1;
-  std::uint64_t low = 1, high = c + 1;  // β(c + 1, q − 1) and β(c, q); below l · 2l
-  for (std::uint64_t q = 1; low < least; ++q) {
-    high = high * (c + q + 1) / (q + 1);  // β(c, q + 1)
-    least = std::min(least, std::max(low, l - std::min(l, high)));
-    if (high >= l) break;  // greater q only raise the other term
-    low = low * (c + 1 + q) / q;
-  }
-  return least;
+  return detail::binomial::first_advance(l, c);
 }
 
 REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots) {
-  struct range {
-    std::uint32_t first, last, slots;
-  };
+  using detail::binomial::range;
   std::vector<chain_step> out;
   out.reserve(static_cast<std::size_t>(revolve_advances(length, slots)) + 2 * std::size_t{length} + 2);
-  // The steps from the kept input of `from` to that of `to`.
-  const auto advance = [&](std::uint32_t from, std::uint32_t to) {
-    for (std::uint32_t i = from; i < to; ++i)
-      out.push_back({i == from ? chain_action::forward_checkpoint : chain_action::forward_none, i});
-  };
-  const auto turn = [&](std::uint32_t i) {
-    out.push_back({chain_action::forward_all, i});
-    if (i == length) {
+  detail::binomial::walker<range> moves;
+  moves.add({1, std::uint64_t{length} + 1, slots});
+  while (true) {
+    const auto move = moves.next(detail::binomial::equal_steps{});
+    const auto first = static_cast<std::uint32_t>(move.from), last = static_cast<std::uint32_t>(move.to);
+    if (move.kind == move.end) return out;
+    if (move.kind == move.advance) {
+      out.push_back({chain_action::forward_checkpoint, first});
+      for (std::uint32_t i = first + 1; i < last; ++i) out.push_back({chain_action::forward_none, i});
+      continue;
+    }
+    out.push_back({chain_action::forward_all, first});
+    if (first == length) {
       out.push_back({chain_action::forward_all, length + 1});
       out.push_back({chain_action::backward, length + 1});
     }
-    out.push_back({chain_action::backward, i});
-  };
-  std::vector<range> left{{1, length, slots}};
-  while (!left.empty()) {
-    range now = left.back();
-    left.pop_back();
-    while (now.first < now.last && now.slots > 0) {
-      const auto j = static_cast<std::uint32_t>(revolve_first_advance(now.last - now.first + 1, now.slots));
-      advance(now.first, now.first + j);
-      left.push_back({now.first, now.first + j - 1, now.slots});
-      now = {now.first + j, now.last, now.slots - 1};
-    }
-    for (std::uint32_t i = now.last; i >= now.first; --i) {
-      advance(now.first, i);
-      turn(i);
-    }
+    out.push_back({chain_action::backward, first});
   }
-  return out;
 }
 
 REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve_options& options) const {

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "remat/adjoint/detail/tiers.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "remat/adjoint.hpp"
+
+namespace {
+
+using remat::detail::adjoint::best_tiering;
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+/// The least cost of any legal sequence: the shortest path over all states (which states of the march each tier holds,
+/// the current one, the steps to reverse).
+double shortest(std::size_t steps, int memory, int disk, double write, double read) {
+  struct place {
+    std::size_t in_memory, on_disk, current, left;
+  };
+  const std::size_t sides = steps + 1;
+  const auto key = [&](const place& p) {
+    return (((p.in_memory << steps) | p.on_disk) * sides + p.current) * sides + p.left;
+  };
+  std::vector<double> best((std::size_t{1} << (2 * steps)) * sides * sides, infinite);
+  std::priority_queue<std::pair<double, std::size_t>, std::vector<std::pair<double, std::size_t>>, std::greater<>> open;
+  const auto reach = [&](place p, double cost) {
+    p.in_memory &= (std::size_t{1} << p.left) - 1;
+    p.on_disk &= (std::size_t{1} << p.left) - 1;
+    double& known = best[key(p)];
+    if (cost < known) open.emplace(known = cost, key(p));
+  };
+  const std::size_t none = steps;
+  reach({0, 0, 0, steps}, 0);
+  while (true) {
+    const auto [cost, at] = open.top();
+    open.pop();
+    if (cost > best[at]) continue;
+    const std::size_t sets = at / (sides * sides);
+    const place p{sets >> steps, sets & ((std::size_t{1} << steps) - 1), at / sides % sides, at % sides};
+    if (p.left == 0) return cost;
+    const auto with = [&](auto change) {
+      place q = p;
+      change(q);
+      return q;
+    };
+    if (p.current != none) {
+      const std::size_t bit = std::size_t{1} << p.current;
+      if (p.current + 1 < p.left) reach(with([](place& q) { ++q.current; }), cost + 1);
+      if (p.current + 1 == p.left) reach(with([&](place& q) { --q.left, q.current = none; }), cost);
+      if (!(p.in_memory & bit) && __builtin_popcountll(p.in_memory) < memory)
+        reach(with([&](place& q) { q.in_memory |= bit; }), cost);
+      if (!(p.on_disk & bit) && __builtin_popcountll(p.on_disk) < disk)
+        reach(with([&](place& q) { q.on_disk |= bit; }), cost + write);
+    }
+    for (std::size_t i = 0; i < p.left; ++i) {
+      const std::size_t bit = std::size_t{1} << i;
+      if (p.in_memory & bit) {
+        reach(with([&](place& q) { q.current = i; }), cost);
+        reach(with([&](place& q) { q.in_memory &= ~bit; }), cost);
+      }
+      if (p.on_disk & bit) {
+        reach(with([&](place& q) { q.current = i; }), cost + read);
+        reach(with([&](place& q) { q.on_disk &= ~bit; }), cost);
+      }
+    }
+  }
+}
+
+/// The least cost of sequences whose kept states are nested: a state that is kept later is later in the march, too. The
+/// recurrence over (steps, spare slots of the disk, spare slots in memory), for a first state that is in memory or on
+/// disk.
+class nested {
+ public:
+  nested(std::size_t steps, std::size_t memory, std::size_t disk, double write, double read)
+      : memory_(memory), disk_(disk), write_(write) {
+    in_memory_.assign((steps + 1) * (disk + 1) * (memory + 1), 0);
+    on_disk_ = in_memory_;
+    for (std::size_t l = 2; l <= steps; ++l)
+      for (std::size_t d = 0; d <= disk; ++d)
+        for (std::size_t c = 0; c <= memory; ++c) {
+          const auto n = static_cast<double>(l);
+          double m = n * (n - 1) / 2, s = m + read * (n - 1);
+          for (std::size_t j = 1; j < l; ++j) {
+            const auto run = static_cast<double>(j);
+            if (d > 0) {
+              const double right = run + write + on_disk_[at(l - j, d - 1, c)];
+              s = std::min(s, right + read + on_disk_[at(j, d, c)]);
+              m = std::min(m, right + in_memory_[at(j, d, c)]);
+            }
+            if (c > 0) {
+              const double right = run + in_memory_[at(l - j, d, c - 1)];
+              s = std::min(s, right + read + on_disk_[at(j, d, c)]);
+              m = std::min(m, right + in_memory_[at(j, d, c)]);
+            }
+          }
+          in_memory_[at(l, d, c)] = m;
+          on_disk_[at(l, d, c)] = c > 0 ? std::min(s, in_memory_[at(l, d, c - 1)]) : s;
+        }
+  }
+  [[nodiscard]] double best(std::size_t steps) const {
+    const double m = in_memory_[at(steps, disk_, memory_ - 1)];
+    return disk_ == 0 ? m : std::min(m, write_ + on_disk_[at(steps, disk_ - 1, memory_)]);
+  }
+
+ private:
+  [[nodiscard]] std::size_t at(std::size_t l, std::size_t d, std::size_t c) const {
+    return (l * (disk_ + 1) + d) * (memory_ + 1) + c;
+  }
+  std::size_t memory_, disk_;
+  double write_;
+  std::vector<double> in_memory_, on_disk_;
+};
+
+TEST_CASE("no legal sequence is cheaper: all of them, up to six steps") {
+  for (const int memory : {1, 2, 3})
+    for (const int disk : {1, 2, 4})
+      for (const double write : {0.0, 0.25, 1.0, 3.0})
+        for (const double read : {0.0, 0.5, 1.0, 4.0})
+          for (std::size_t steps = 1; steps <= (write == 0.25 ? 6 : 5); ++steps) {
+            CAPTURE(steps);
+            CAPTURE(memory);
+            CAPTURE(disk);
+            CAPTURE(write);
+            CAPTURE(read);
+            CHECK(best_tiering(steps, static_cast<std::uint64_t>(memory), static_cast<std::uint64_t>(disk), write, read)
+                      .cost == shortest(steps, memory, disk, write, read));
+          }
+}
+
+TEST_CASE("no nested sequence is cheaper, and the sequence costs what is said") {
+  for (const std::size_t memory : {1U, 2U, 3U, 6U})
+    for (const std::size_t disk : {1U, 2U, 3U, 8U, 50U})
+      for (const double write : {0.0, 0.5, 2.0, 16.0, 64.0})
+        for (const double read : {0.0, 0.5, 4.0, 32.0}) {
+          const nested exact(50, memory, disk, write, read);
+          for (std::size_t steps = 1; steps <= 50; steps += steps < 12 ? 1 : 19) {
+            CAPTURE(steps);
+            CAPTURE(memory);
+            CAPTURE(disk);
+            CAPTURE(write);
+            CAPTURE(read);
+            const double cost = best_tiering(steps, memory, disk, write, read).cost;
+            CHECK(cost == exact.best(steps));
+            const remat::adjoint_tier fast{static_cast<std::uint32_t>(memory)};
+            const remat::adjoint_tier slow{static_cast<std::uint32_t>(disk), write, read};
+            remat::adjoint_sequence sequence(steps, fast, slow);
+            remat::adjoint_checker checker(steps, fast, slow);
+            remat::adjoint_action a = sequence.next();
+            while (checker.take(a) && a.verb != remat::adjoint_verb::done) a = sequence.next();
+            CHECK(checker.complete());
+            CHECK(checker.report().cost == cost);
+          }
+        }
+}
+
+TEST_CASE("long marches cost what is said") {
+  for (const std::uint64_t steps : {3000U, 100000U})
+    for (const std::uint32_t memory : {1U, 4U, 30U})
+      for (const std::uint32_t disk : {2U, 40U, 100'000U})
+        for (const double write : {0.5, 7.0, 200.0}) {
+          if (memory == 1 && disk == 2) continue;  // many actions
+          CAPTURE(steps);
+          CAPTURE(memory);
+          CAPTURE(disk);
+          CAPTURE(write);
+          const remat::adjoint_tier fast{memory}, slow{disk, write, write / 2};
+          remat::adjoint_sequence sequence(steps, fast, slow);
+          remat::adjoint_checker checker(steps, fast, slow);
+          remat::adjoint_action a = sequence.next();
+          while (checker.take(a) && a.verb != remat::adjoint_verb::done) a = sequence.next();
+          CHECK(checker.report().message == "");
+          CHECK(checker.complete());
+          CHECK(checker.report().cost == doctest::Approx(sequence.cost()).epsilon(1e-12));
+          CHECK(sequence.cost() <= remat::adjoint_sequence(steps, memory).cost());
+        }
+}
+
+TEST_CASE("the least of a convex function") {
+  for (std::uint64_t high = 0; high < 40; ++high)
+    for (std::uint64_t least = 0; least <= high; ++least) {
+      const auto f = [&](std::uint64_t x) { return x < least ? 3 * (least - x) : x - least; };
+      CHECK(remat::detail::adjoint::least_of_convex(0, high, f) == least);
+    }
+}
+
+}  // namespace

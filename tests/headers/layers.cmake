@@ -60,10 +60,14 @@ set(may_include_render core graph cost problem schedule hierarchy render)
 set(may_include_distribute core graph cost problem schedule hierarchy solver distribute)
 set(may_include_io core graph cost problem schedule chain treewidth memory io)
 
-# room_of(HEADER RESULT): empty for the umbrellas.
+# room_of(HEADER RESULT): empty for the umbrellas. A leaf stands beside the rooms, and belongs to one.
+set(room_of_arena memory)
 function(room_of header result)
   get_filename_component(folder "${header}" DIRECTORY)
   string(REGEX REPLACE "/(detail|impl)$" "" folder "${folder}")
+  if(header MATCHES "^(arena)\\.hpp$")
+    set(folder "${room_of_${CMAKE_MATCH_1}}")
+  endif()
   if(folder STREQUAL "method")
     get_filename_component(stem "${header}" NAME_WE)
     set(owner "${owner_of_${stem}}")

@@ -33,9 +33,9 @@ class SingleHeader(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertNotRegex((self.folder / "remat.hpp").read_text(encoding="utf-8"), r'(?m)^\s*#\s*include\s*"')
 
-    def program(self):
-        """The example, with the single header in place of the library's."""
-        text = (ROOT / "examples/compiler_explorer.cpp").read_text(encoding="utf-8")
+    def program(self, name="compiler_explorer"):
+        """An example, with the single header in place of the library's."""
+        text = (ROOT / f"examples/{name}.cpp").read_text(encoding="utf-8")
         text, replaced = re.subn(r'#include "remat/[^"]+"', '#include "remat.hpp"', text)
         self.assertEqual(replaced, 1, "the example includes one header of the library")
         path = self.folder / "program.cpp"
@@ -67,6 +67,15 @@ class SingleHeader(unittest.TestCase):
         self.assertEqual(run(COMPILERS[0], *FLAGS, "-fsyntax-only", program).returncode, 0)
         done = run(COMPILERS[0], *FLAGS, "-DREMAT_SEPARATE_COMPILATION", "-fsyntax-only", program)
         self.assertIn("the single header has no compiled form", done.stderr)
+
+    def test_the_leaf_of_arenas_runs_without_exceptions(self):
+        self.made("remat/arena.hpp")
+        self.assertLess((self.folder / "remat.hpp").stat().st_size, 150_000)
+        for compiler in COMPILERS:
+            done = run(compiler, *FLAGS, "-fno-exceptions", "-fno-rtti", self.program("arena"), "-o", self.folder / "program")
+            self.assertEqual(done.returncode, 0, done.stderr[:4000])
+            expected = (ROOT / "examples/arena.expected").read_text(encoding="utf-8")
+            self.assertEqual(run(self.folder / "program").stdout, expected)
 
     def test_it_names_a_header_that_is_missing(self):
         made = self.make("remat/nothing.hpp")

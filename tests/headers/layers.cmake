@@ -61,12 +61,14 @@ set(may_include_distribute core graph cost problem schedule hierarchy solver dis
 set(may_include_adjoint core adjoint)
 set(may_include_io core graph cost problem schedule chain treewidth memory io)
 
-# room_of(HEADER RESULT): empty for the umbrellas. A leaf NAME.hpp is of the room NAME, which includes little.
+# room_of(HEADER RESULT): empty for the umbrellas. A leaf NAME.hpp stands beside the rooms, and belongs to one.
+set(room_of_adjoint adjoint)
+set(room_of_arena memory)
 function(room_of header result)
   get_filename_component(folder "${header}" DIRECTORY)
   string(REGEX REPLACE "/(detail|impl)$" "" folder "${folder}")
-  if(header MATCHES "^(adjoint)\\.hpp$")
-    set(folder "${CMAKE_MATCH_1}")
+  if(header MATCHES "^(adjoint|arena)\\.hpp$")
+    set(folder "${room_of_${CMAKE_MATCH_1}}")
   endif()
   if(folder STREQUAL "method")
     get_filename_component(stem "${header}" NAME_WE)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/memory/impl/fit.hpp"
+#include "remat/memory/detail/fit.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "remat/core/run.hpp"
 #include "remat/memory/check.hpp"
 #include "support/random_intervals.hpp"
 

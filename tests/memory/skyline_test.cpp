@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/memory/impl/skyline.hpp"
+#include "remat/memory/detail/skyline.hpp"
 
 #include <doctest/doctest.h>
 

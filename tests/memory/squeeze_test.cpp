@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "remat/memory/impl/squeeze.hpp"
+#include "remat/memory/detail/squeeze.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,8 @@
 #include <stop_token>
 #include <vector>
 
-#include "remat/memory/impl/skyline.hpp"
+#include "remat/core/run.hpp"
+#include "remat/memory/detail/skyline.hpp"
 #include "support/packing.hpp"
 #include "support/random_intervals.hpp"
 

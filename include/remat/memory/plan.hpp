@@ -47,9 +47,9 @@ struct memory_plan {
 ///
 /// Method. Intervals are divided into components, between times when none is alive (`memory/detail/component.hpp`).
 /// Each component is packed on a skyline \cite sekiyama2018memory by three properties of its intervals and, up to 4096
-/// intervals, by first fit (`memory/impl/skyline.hpp`). A component that is then above the bound is squeezed by a
-/// local search (`memory/impl/squeeze.hpp`). Up to 2048 intervals, a depth-first search alternates with the local
-/// search (`memory/impl/fit.hpp`), and can also prove that no packing is lower. Both have equal work if there is a
+/// intervals, by first fit (`memory/detail/skyline.hpp`). A component that is then above the bound is squeezed by a
+/// local search (`memory/detail/squeeze.hpp`). Up to 2048 intervals, a depth-first search alternates with the local
+/// search (`memory/detail/fit.hpp`), and can also prove that no packing is lower. Both have equal work if there is a
 /// limit; without one, the depth-first search has an eighth of the other's. With a limit of time or work, the component
 /// is also packed on a skyline again, by random properties. The arena is never larger than after the first packing.
 ///

@@ -7,13 +7,9 @@
 /// target `remat::compiled` sets it) sees declarations alone; the definitions stand in one source file that includes
 /// `remat/src.hpp`. The macro must be the same in all translation units of a program; it changes nothing else.
 ///
-/// Every header but `version.hpp` includes this one, itself or through others, before it declares anything. So a
-/// compiler that is set to an older standard stops here, after one message.
-#if __cplusplus < 202002L
-#error "remat needs C++20: add -std=c++20, or in CMake target_compile_features(yours PRIVATE cxx_std_20)"
-#include <this-file-does-not-exist-so-that-the-compiler-stops-here>
-#endif
-#include "remat/core/detail/exact_floating_point.hpp"
+/// Every header but `version.hpp` and the leaves includes this one, itself or through others, before it declares
+/// anything; leaves include `leaf.hpp`. So a compiler that is set to an older standard stops after one message.
+#include "remat/core/detail/leaf.hpp"
 #include "remat/core/detail/platform.hpp"
 
 // nvcc compiles a file for the device once more. No function of the host is compiled there: declarations are enough.
@@ -27,8 +23,6 @@
 #else
 #define REMAT_INLINE inline
 #endif
-
-#include "remat/version.hpp"
 
 #ifdef __ELF__
 namespace REMAT_NAMESPACE::detail {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/leaf.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <memory>
 #include <tuple>
 #include <utility>
 
-#include "remat/core/error.hpp"
-#include "remat/memory/check.hpp"
+#include "remat/memory/detail/packing_rules.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -16,19 +18,37 @@ namespace REMAT_NAMESPACE::detail {
 /// units of the alignment.
 ///
 /// Time is divided into sections, one for each maximal set of blocks that are alive at the same time. Two blocks are
-/// alive at the same time if and only if they share a section.
-struct packing_component {
-  std::vector<std::uint32_t> first;  ///< each block's first section, ascending
-  std::vector<std::uint32_t> last;   ///< each block's last section
-  std::vector<std::int64_t> size;    ///< each block's size
-  std::vector<double> duration;      ///< the length of each block's lifetime
-  std::vector<std::size_t> id;       ///< the interval of each block
-  std::uint32_t sections = 0;
-  std::int64_t load = 0;             ///< the largest sum of sizes in any section: no packing is lower
-  std::vector<std::int64_t> offset;  ///< each block's offset in the lowest packing found; empty before the first
-  std::int64_t height = 0;           ///< the height of that packing
-  std::int64_t bound = 0;            ///< proven: no packing is lower than this; at least the load
+/// alive at the same time if and only if they share a section. All its memory, and that of its searches, comes from the
+/// allocator.
+template <class Allocator>
+struct basic_packing_component {
+  template <class T>
+  using row = row_of<T, Allocator>;
 
+  row<std::uint32_t> first;  ///< each block's first section, ascending
+  row<std::uint32_t> last;   ///< each block's last section
+  row<std::int64_t> size;    ///< each block's size
+  row<double> duration;      ///< the length of each block's lifetime
+  row<std::size_t> id;       ///< the interval of each block
+  std::uint32_t sections = 0;
+  std::int64_t load = 0;           ///< the largest sum of sizes in any section: no packing is lower
+  row<std::int64_t> offset;        ///< each block's offset in the lowest packing found; empty before the first
+  std::int64_t height = 0;         ///< the height of that packing
+  std::int64_t bound = 0;          ///< proven: no packing is lower than this; at least the load
+  packing_rules<Allocator> rules;  ///< the places where each block may lie
+
+  explicit basic_packing_component(const Allocator& a = {})
+      : first(a), last(a), size(a), duration(a), id(a), offset(a), rules(a) {}
+
+  [[nodiscard]] Allocator allocator() const { return Allocator(size.get_allocator()); }
+  /// The least place of block `i` that is at least `x`.
+  [[nodiscard]] std::int64_t next_place(std::uint32_t i, std::int64_t x) const {
+    return rules.empty() ? x : rules.next(i, size[i], x);
+  }
+  /// The greatest place of block `i` that is at most `x`; negative if there is none.
+  [[nodiscard]] std::int64_t last_place(std::uint32_t i, std::int64_t x) const {
+    return rules.empty() || x < 0 ? x : rules.last(i, size[i], x);
+  }
   [[nodiscard]] std::uint32_t blocks() const noexcept { return static_cast<std::uint32_t>(size.size()); }
   /// True if it is proven that no packing is lower.
   [[nodiscard]] bool is_optimal() const noexcept { return !offset.empty() && height <= bound; }
@@ -39,7 +59,7 @@ struct packing_component {
     return first[i] <= last[j] && first[j] <= last[i];
   }
   /// Takes over the packing `other` if it is lower than the one found before, which `other` then holds.
-  void keep_if_lower(std::vector<std::int64_t>& other) {
+  void keep_if_lower(row<std::int64_t>& other) {
     std::int64_t top = 0;
     for (std::size_t i = 0; i < size.size(); ++i) top = std::max(top, other[i] + size[i]);
     if (!offset.empty() && top >= height) return;
@@ -48,41 +68,27 @@ struct packing_component {
   }
 };
 
+/// A component whose memory comes from the heap.
+using packing_component = basic_packing_component<std::allocator<std::byte>>;
+
 namespace component {
 
 /// The begin or the end of an interval: its time, and the number of the interval, plus `begins` for a begin.
 using event = std::pair<std::int64_t, std::uint32_t>;
 inline constexpr std::uint32_t begins = 0x80000000;
 
-[[noreturn]] inline void refuse_interval(std::size_t i, const std::string& reason) {
-  throw bad_argument("interval " + std::to_string(i) + ": " + reason);
-}
-
 /// The size of a buffer in units of the alignment, rounded up. Precondition: `bytes` > 0.
 inline std::int64_t in_units(std::int64_t bytes, std::int64_t alignment) { return (bytes - 1) / alignment + 1; }
 
-/// Validates the intervals. Returns the begins and ends of those that are not empty, in the order of time; at one time,
-/// ends come first.
-inline std::vector<event> sorted_events(std::span<const interval> intervals, std::int64_t alignment) {
-  if (alignment < 1) throw bad_argument("alignment is " + std::to_string(alignment) + "; it must be at least 1");
-  if (intervals.size() > begins) throw bad_argument("there are more than 2^31 intervals");
-  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
-  std::vector<event> events;
+/// The begins and ends of the intervals that are not empty, in the order of time; at one time, ends come first.
+template <class Intervals, class Allocator>
+[[nodiscard]] row_of<event, Allocator> sorted_events(const Intervals& intervals, const Allocator& memory) {
+  row_of<event, Allocator> events(memory);
   events.reserve(intervals.size() * 2);
-  std::int64_t total = 0;
   for (std::size_t i = 0; i < intervals.size(); ++i) {
-    const interval& x = intervals[i];
-    if (x.size < 0) refuse_interval(i, "size is " + std::to_string(x.size) + "; it must not be negative");
-    if (x.lower >= x.upper)
-      refuse_interval(i,
-                      "upper is " + std::to_string(x.upper) + "; it must be above lower, " + std::to_string(x.lower));
-    if (x.size == 0) continue;
-    const std::int64_t units = in_units(x.size, alignment);
-    if (units > largest / alignment - total)
-      refuse_interval(i, "the rounded sizes of all intervals together exceed 2^63 − 1");
-    total += units;
-    events.emplace_back(x.lower, static_cast<std::uint32_t>(i) + begins);
-    events.emplace_back(x.upper, static_cast<std::uint32_t>(i));
+    if (intervals[i].size == 0) continue;
+    events.emplace_back(intervals[i].lower, static_cast<std::uint32_t>(i) + begins);
+    events.emplace_back(intervals[i].upper, static_cast<std::uint32_t>(i));
   }
   std::sort(events.begin(), events.end());
   return events;
@@ -90,22 +96,25 @@ inline std::vector<event> sorted_events(std::span<const interval> intervals, std
 
 }  // namespace component
 
-/// Divides intervals into components, in the order of their times. Intervals of size 0 are left out.
+/// Divides intervals (elements with `lower`, `upper` and `size`) into components, in the order of their times.
+/// Intervals of size 0 are left out. O(n log n) time.
 ///
-/// O(n log n) time. Throws `bad_argument` for an alignment below 1, a negative size, an empty lifetime, or sizes whose
-/// rounded sum exceeds 2^63 − 1 bytes.
-[[nodiscard]] inline std::vector<packing_component> divide_intervals(std::span<const interval> intervals,
-                                                                     std::int64_t alignment) {
-  std::vector<packing_component> out;
-  std::vector<std::uint32_t> block(intervals.size(), 0);  // each interval's block in the component at hand
+/// Preconditions: at most 2^31 intervals, none with a negative size or an empty lifetime; the alignment is at least 1;
+/// the sum of the rounded sizes is below 2^63.
+template <class Intervals, class Allocator = std::allocator<std::byte>>
+[[nodiscard]] row_of<basic_packing_component<Allocator>, Allocator> divide_intervals(const Intervals& intervals,
+                                                                                     std::int64_t alignment,
+                                                                                     const Allocator& memory = {}) {
+  row_of<basic_packing_component<Allocator>, Allocator> out(memory);
+  row_of<std::uint32_t, Allocator> block(intervals.size(), 0, memory);  // each interval's, in the component at hand
   std::uint32_t alive = 0;
   std::int64_t load = 0;
   bool grown = false;  // a block has begun since the last section ended
-  for (const auto& [time, code] : component::sorted_events(intervals, alignment)) {
+  for (const auto& [time, code] : component::sorted_events(intervals, memory)) {
     const std::size_t i = code & ~component::begins;
     if (code >= component::begins) {
-      if (alive++ == 0) out.emplace_back();
-      packing_component& c = out.back();
+      if (alive++ == 0) out.emplace_back(memory);
+      auto& c = out.back();
       block[i] = c.blocks();
       c.id.push_back(i);
       c.first.push_back(c.sections);
@@ -116,7 +125,7 @@ inline std::vector<event> sorted_events(std::span<const interval> intervals, std
       grown = true;
       continue;
     }
-    packing_component& c = out.back();
+    auto& c = out.back();
     if (grown) {
       ++c.sections;
       c.load = std::max(c.load, load);
@@ -134,12 +143,14 @@ inline std::vector<event> sorted_events(std::span<const interval> intervals, std
 enum class block_property : std::uint8_t { lifetime, area, size };
 
 /// The rank of each block by a property: 1 … n, the largest has the highest. O(n log n) time.
-[[nodiscard]] inline std::vector<std::uint32_t> ranks_by(block_property by, const packing_component& c) {
+template <class Allocator>
+[[nodiscard]] row_of<std::uint32_t, Allocator> ranks_by(block_property by,
+                                                        const basic_packing_component<Allocator>& c) {
   struct key {
     double major, minor;
     std::uint32_t block;
   };
-  std::vector<key> keys;
+  row_of<key, Allocator> keys(c.allocator());
   keys.reserve(c.blocks());
   for (std::uint32_t i = 0; i < c.blocks(); ++i) {
     const double length = c.length(i), size = static_cast<double>(c.size[i]);
@@ -151,7 +162,7 @@ enum class block_property : std::uint8_t { lifetime, area, size };
   std::sort(keys.begin(), keys.end(), [](const key& a, const key& b) {
     return std::tie(a.major, a.minor, b.block) < std::tie(b.major, b.minor, a.block);
   });
-  std::vector<std::uint32_t> rank(c.blocks());
+  row_of<std::uint32_t, Allocator> rank(c.blocks(), 0, c.allocator());
   for (std::uint32_t r = 0; r < rank.size(); ++r) rank[keys[r].block] = r + 1;
   return rank;
 }

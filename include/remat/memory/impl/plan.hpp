@@ -4,181 +4,37 @@
 #include "remat/memory/plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/memory/impl/fit.hpp"
-#include "remat/memory/impl/squeeze.hpp"
+#include "remat/core/error.hpp"
+#include "remat/memory/detail/packing.hpp"
 
 namespace REMAT_NAMESPACE {
 
 namespace detail::plan {
 
-/// When the search may end. Heights are in units of the alignment.
-struct packing_goal {
-  static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+[[noreturn]] inline void refuse_interval(std::size_t i, const std::string& reason) {
+  throw bad_argument("interval " + std::to_string(i) + ": " + reason);
+}
 
-  std::int64_t least;       // a packing of this height ends the search
-  std::int64_t capacity;    // `fit_memory`'s, else `unlimited`: the proof that no packing fits it ends the search
-  std::int64_t near_bound;  // a packing of this height ends the search after `work`
-  std::uint64_t work;
-};
-
-/// The state that the searches of all components share.
-struct shared_search {
-  packing_goal goal{};
-  std::uint64_t seed = 0;
-  std::uint64_t fitted = 0;  // the work of all depth-first searches
-  memory_plan_statistics statistics{};
-};
-
-/// Improves one component until it reaches the goal, is proven the lowest, or the clock says to stop.
-class component_search {
- public:
-  component_search(packing_component& c, run_clock& clock, shared_search& all)
-      : c_(c), clock_(clock), all_(all), goal_(all.goal) {}
-
-  void run() {
-    for (std::uint64_t sweep = 0; !is_done(); ++sweep) {
-      fit_stepwise();
-      const std::uint64_t doubled = std::min<std::uint64_t>(sweep, 20);
-      if (goal_.work == run_control::no_work_limit) pack_again(packings << doubled);
-      if (is_done()) return;
-      const std::uint64_t work = (sweep == 0 ? std::uint64_t{4'000'000} : std::uint64_t{16'000'000}) << doubled / 2;
-      if (is_far() && goal_.near_bound > c_.load) {  // far above the bound, packing anew helps most
-        repack(c_, goal_.near_bound, sweep % 2 == 0 ? push_policy::never : push_policy::sometimes, work, clock_,
-               all_.seed + sweep, all_.statistics.moves);
-        if (is_far() && sweep % 4 != 0) continue;
-      }
-      squeeze_stepwise(sweep, doubled, work);
-    }
-  }
-
- private:
-  static constexpr std::uint32_t small = 16;         // blocks: a depth-first search takes no time
-  static constexpr std::uint64_t packings = 64;      // packings on a skyline in the first sweep; they double
-  static constexpr std::uint32_t max_fitted = 2048;  // blocks: a depth-first search of more hardly ends
-  static constexpr std::uint64_t first_fit_work = 20'000'000;
-
-  [[nodiscard]] bool is_far() const { return c_.height > goal_.near_bound; }
-  [[nodiscard]] bool is_done() const {
-    return c_.height <= goal_.least || c_.is_optimal() || c_.bound > goal_.capacity || clock_.should_stop() ||
-           (!is_far() && local_work() >= goal_.work);
-  }
-
-  [[nodiscard]] std::uint64_t local_work() const { return clock_.work_done() - all_.fitted; }
-
-  /// The work that the depth-first search may still do: as much as the local search has done; if the answer need only
-  /// be near the bound, an eighth of that.
-  [[nodiscard]] std::uint64_t work_to_fit() const {
-    const std::uint64_t share = goal_.work == run_control::no_work_limit ? local_work() + first_fit_work
-                                : c_.blocks() <= small                   ? first_fit_work / 10
-                                                                         : local_work() / 8;
-    return share - std::min(share, all_.fitted);
-  }
-
-  /// Searches depth-first while `work_to_fit` lasts. Each round has more work for each height.
-  void fit_stepwise() {
-    const std::uint64_t least_work = 6 * fit_search::restart_work(c_);
-    if (is_done() || c_.blocks() > max_fitted || work_to_fit() < least_work) return;
-    fit_search search(c_, clock_);
-    for (; !is_done() && work_to_fit() >= least_work; fit_work_ += fit_work_ / 4) {
-      fit_work_ = std::max(fit_work_, least_work);
-      fit_round(search);
-    }
-    all_.statistics.nodes += search.nodes();
-  }
-
-  /// Tries the least height, then halves of the way to it. At last comes the greatest height below the present one,
-  /// because it is the easiest to prove impossible.
-  void fit_round(fit_search& search) {
-    const auto fits = [&](std::int64_t height) {
-      const std::uint64_t before = clock_.work_done();
-      const fit_verdict verdict =
-          fit_in_turn(c_, search, height, std::min(fit_work_, work_to_fit()), clock_, fit_seed_);
-      all_.fitted += clock_.work_done() - before;
-      return verdict == fit_verdict::fits;
-    };
-    const auto least = [&] { return std::max(goal_.least, c_.bound); };
-    if (fits(least()) || goal_.capacity != packing_goal::unlimited) return;
-    std::int64_t failed = least();
-    while (!is_done() && work_to_fit() > 0 && c_.height - failed > std::max(2 * search.unit(), c_.load / 2048)) {
-      const std::int64_t target = failed + (c_.height - failed) / 2;
-      if (!fits(target)) failed = target;
-    }
-    if (!is_done() && c_.height - 1 >= least()) fits(c_.height - 1);
-  }
-
-  /// Packs on a skyline again and again, by length^p × size × a random factor: quick if there are many blocks, for
-  /// which a move of the local search takes long.
-  void pack_again(std::uint64_t times) {
-    skyline_packer pack(c_);
-    random_source random(all_.seed + times);
-    const std::uint64_t n = c_.blocks();
-    for (std::uint64_t k = 0; k < times && !is_done(); ++k) {
-      const double noise = 0.25 * static_cast<double>(k / 4 % 4);
-      std::vector<std::pair<double, std::uint32_t>> keys;
-      keys.reserve(n);
-      for (std::uint32_t i = 0; i < n; ++i) {
-        const double length = c_.length(i),
-                     powers[] = {length, std::sqrt(length), length * length, length * length * length};
-        keys.emplace_back(powers[k % 4] * static_cast<double>(c_.size[i]) * (1 + noise * random.uniform()), i);
-      }
-      std::sort(keys.begin(), keys.end());
-      std::vector<std::uint32_t> rank(n);
-      for (std::uint32_t r = 0; r < n; ++r) rank[keys[r].second] = r + 1;
-      std::vector<std::int64_t> offset = pack(rank);
-      c_.keep_if_lower(offset);
-      clock_.work(64 * n);
-    }
-  }
-
-  /// Squeezes the packing by halves of the way to the least height, which is quicker than the least height at once; for
-  /// the least height itself, every move pushes.
-  void squeeze_stepwise(std::uint64_t sweep, std::uint64_t doubled, std::uint64_t max_work) {
-    squeezer squeeze(c_, clock_, all_.seed + sweep);
-    const auto fits = [&](std::int64_t target, push_policy policy) {
-      const std::uint64_t work = std::min(squeeze.push_work() << (6 + doubled),
-                                          is_far() ? max_work : goal_.work - std::min(goal_.work, local_work()));
-      std::vector<std::int64_t> offset = c_.offset;
-      const bool squeezed = squeeze(target, offset, policy, work);
-      if (squeezed) c_.keep_if_lower(offset);
-      return squeezed;
-    };
-    const auto is_close = [&] { return c_.height - goal_.least <= goal_.least / 64; };
-    if (is_close()) fits(goal_.least, push_policy::always);
-    std::int64_t failed = goal_.least;
-    while (!is_done() && c_.height - failed > (is_close() ? goal_.least / 1024 : goal_.least / 256)) {
-      const std::int64_t target = failed + (c_.height - failed) / 2;
-      if (!fits(target, push_policy::sometimes) && !fits(target, push_policy::always)) failed = target;
-    }
-    if (!is_done()) fits(goal_.least, push_policy::always);
-    all_.statistics.moves += squeeze.moves();
-  }
-
-  packing_component& c_;
-  run_clock& clock_;
-  shared_search& all_;
-  const packing_goal& goal_;
-  std::uint64_t fit_seed_ = 0;
-  std::uint64_t fit_work_ = first_fit_work / 16;  // the work of the next round of depth-first search, for each height
-};
-
-/// Packs a component by the heuristics that make no moves; all after the first only while the clock permits.
-inline void pack_first(packing_component& c, std::int64_t low_enough, run_clock& clock) {
-  constexpr std::uint32_t few = 4096;  // blocks for which the quadratic time of first fit pays
-  skyline_packer pack(c);
-  for (const block_property by : {block_property::lifetime, block_property::area, block_property::size}) {
-    if (!c.offset.empty() && (c.height <= low_enough || clock.should_stop())) break;
-    const std::vector<std::uint32_t> rank = ranks_by(by, c);
-    std::vector<std::int64_t> offset = pack(rank);
-    c.keep_if_lower(offset);
-    clock.work(16 * std::uint64_t{c.blocks()});
-    if (by == block_property::lifetime || c.height <= low_enough || c.blocks() > few || clock.should_stop()) continue;
-    offset = first_fit(c, rank);
-    c.keep_if_lower(offset);
-    clock.work(std::uint64_t{c.blocks()} * c.blocks() / 4);
+/// Validates the arguments of a plan.
+inline void validate(std::span<const interval> intervals, std::int64_t alignment) {
+  if (alignment < 1) throw bad_argument("alignment is " + std::to_string(alignment) + "; it must be at least 1");
+  if (intervals.size() > component::begins) throw bad_argument("there are more than 2^31 intervals");
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < intervals.size(); ++i) {
+    const interval& x = intervals[i];
+    if (x.size < 0) refuse_interval(i, "size is " + std::to_string(x.size) + "; it must not be negative");
+    if (x.lower >= x.upper)
+      refuse_interval(i,
+                      "upper is " + std::to_string(x.upper) + "; it must be above lower, " + std::to_string(x.lower));
+    if (x.size == 0) continue;
+    const std::int64_t units = component::in_units(x.size, alignment);
+    if (units > largest / alignment - total)
+      refuse_interval(i, "the rounded sizes of all intervals together exceed 2^63 − 1");
+    total += units;
   }
 }
 
@@ -193,10 +49,9 @@ class plan_search {
  public:
   /// Divides the intervals. `capacity`, in bytes, is that of `fit_memory`; negative for `plan_memory`.
   plan_search(std::span<const interval> intervals, const memory_plan_options& options, std::int64_t capacity)
-      : options_(options),
-        limited_(options.run.is_limited()),
-        clock_(limits_of(options.run)),
-        components_(divide_intervals(intervals, options.alignment)) {
+      : options_(options), limited_(options.run.is_limited()), clock_(limits_of(options.run)) {
+    validate(intervals, options.alignment);
+    components_ = divide_intervals(intervals, options.alignment);
     for (const packing_component& c : components_) load_ = std::max(load_, c.load);
     constexpr std::int64_t unlimited = packing_goal::unlimited;
     const bool fits = capacity >= 0;
@@ -208,22 +63,10 @@ class plan_search {
                  limited_ || fits ? run_control::no_work_limit : memory_plan_options::default_work};
   }
 
-  void run() {
-    const packing_goal& goal = all_.goal;
-    for (packing_component& c : components_) pack_first(c, goal.least, clock_);
-    while (!components_.empty() && !is_impossible()) {
-      packing_component& c = highest();
-      if (c.height <= goal.least || c.is_optimal() || clock_.should_stop()) break;
-      if (c.height <= goal.near_bound && clock_.work_done() - all_.fitted >= goal.work) break;
-      component_search(c, clock_, all_).run();
-    }
-  }
+  void run() { pack_components(components_, clock_, all_); }
 
   /// True if it is proven that the intervals do not fit the capacity.
-  [[nodiscard]] bool is_impossible() const {
-    return std::any_of(components_.begin(), components_.end(),
-                       [&](const packing_component& c) { return c.bound > all_.goal.capacity; });
-  }
+  [[nodiscard]] bool is_impossible() const { return is_any_above(components_, all_.goal.capacity); }
 
   [[nodiscard]] memory_plan result(std::size_t intervals) {
     memory_plan plan;
@@ -233,9 +76,10 @@ class plan_search {
       for (std::size_t i = 0; i < c.size.size(); ++i) plan.offsets[c.id[i]] = c.offset[i] * options_.alignment;
     plan.lower_bound = load_ * options_.alignment;
     plan.optimal = true;
-    plan.statistics = all_.statistics;
+    plan.statistics.moves = all_.moves;
+    plan.statistics.nodes = all_.nodes;
     if (!components_.empty()) {
-      const packing_component& top = highest();
+      const packing_component& top = highest_component(components_);
       plan.arena_bytes = top.height * options_.alignment;
       plan.optimal = top.height == load_ || top.is_optimal();
       if (!plan.optimal) plan.statistics.stopped = clock_.poll();
@@ -248,12 +92,6 @@ class plan_search {
   }
 
  private:
-  /// The highest component: the arena is as high as it. Precondition: there is a component.
-  [[nodiscard]] packing_component& highest() {
-    return *std::max_element(components_.begin(), components_.end(),
-                             [](const auto& a, const auto& b) { return a.height < b.height; });
-  }
-
   const memory_plan_options& options_;
   bool limited_;
   run_clock clock_;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "remat/core/detail/random.hpp"
-#include "remat/core/run.hpp"
 #include "remat/memory/detail/component.hpp"
-#include "remat/memory/impl/skyline.hpp"
+#include "remat/memory/detail/skyline.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -23,10 +25,15 @@ enum class push_policy : std::uint8_t { never, sometimes, always };
 ///
 /// A move takes O(n log n) time, one that pushes O(n log n + the sections of all blocks). Polls the clock at each move,
 /// and within a push every 2^20 sections.
+template <class Allocator, class Clock>
 class squeezer {
+  template <class T>
+  using row = row_of<T, Allocator>;
+
  public:
   /// The component and the clock must outlive the squeezer. The clock counts its work.
-  squeezer(const packing_component& c, run_clock& clock, std::uint64_t seed) : c_(c), clock_(clock), random_(seed) {
+  squeezer(const basic_packing_component<Allocator>& c, Clock& clock, std::uint64_t seed)
+      : c_(c), clock_(clock), random_(seed) {
     const std::uint32_t n = c.blocks();
     for (std::uint32_t i = 0; i < n; ++i) {
       covered_ += c.length(i);
@@ -39,9 +46,9 @@ class squeezer {
 
   /// Squeezes the packing `offset` to at most the height `capacity`. Returns false, and leaves `offset` as it is, if
   /// `work` or the clock ends the search.
-  [[nodiscard]] bool operator()(std::int64_t capacity, std::vector<std::int64_t>& offset, push_policy policy,
+  [[nodiscard]] bool operator()(std::int64_t capacity, row<std::int64_t>& offset, push_policy policy,
                                 std::uint64_t work) {
-    const std::uint64_t until = clock_.work_done() + std::min(work, run_control::no_work_limit - clock_.work_done());
+    const std::uint64_t until = clock_.work_done() + std::min(work, no_limit - clock_.work_done());
     offset_ = offset;
     weight_ = base_;
     placed_at_.assign(c_.blocks(), -2 * recent_moves);
@@ -56,7 +63,7 @@ class squeezer {
       ++moves_;
       const std::uint32_t u = choose();
       if (pushes_now(policy) && !push_apart(capacity, u)) return false;
-      if (offset_[u] == is_out) put(capacity, u);
+      if (offset_[u] == is_out && !put(capacity, u)) return false;
       placed_at_[u] = now_;
     }
     offset = offset_;
@@ -68,6 +75,7 @@ class squeezer {
   [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
 
  private:
+  static constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
   static constexpr std::int64_t is_out = -1;
   static constexpr std::int64_t recent_moves = 10;
 
@@ -87,8 +95,9 @@ class squeezer {
     return u;
   }
 
-  /// Stacks block `i` on its sections, and returns the level where it lies.
-  std::int64_t stack(std::uint32_t i) {
+  /// Stacks block `i` on its sections, and returns the level where it lies: `place` of the least level that is free.
+  template <class Place>
+  std::int64_t stack(std::uint32_t i, const Place& place) {
     std::int64_t* const begin = level_.data() + c_.first[i];
     const std::size_t count = c_.length(i);
     std::int64_t four[4] = {0, 0, 0, 0};  // four maxima that do not depend on each other, for speed
@@ -96,31 +105,36 @@ class squeezer {
     for (; k + 4 <= count; k += 4)
       for (std::size_t j = 0; j < 4; ++j) four[j] = std::max(four[j], begin[k + j]);
     for (; k < count; ++k) four[0] = std::max(four[0], begin[k]);
-    const std::int64_t at = std::max(std::max(four[0], four[1]), std::max(four[2], four[3]));
+    const std::int64_t at = place(std::max(std::max(four[0], four[1]), std::max(four[2], four[3])));
     std::fill_n(begin, count, at + c_.size[i]);
     return at;
   }
 
   /// Fills `head_` with the offset of each packed block if all sink, and `tail_` with its distance from the top if all
   /// rise. False if the clock says to stop.
-  [[nodiscard]] bool stack_all() {
+  [[nodiscard]] bool stack_all(std::int64_t capacity) {
     constexpr std::uint64_t stride = std::uint64_t{1} << 20;
     std::uint64_t since_poll = 0;
-    const auto stack_into = [&](std::vector<std::int64_t>& at, std::uint32_t i) {
+    const auto stack_into = [&](row<std::int64_t>& at, std::uint32_t i, const auto& place) {
       since_poll += c_.length(i);
       if (since_poll >= stride) {
         since_poll = 0;
         if (clock_.should_stop()) return false;
       }
-      at[i] = stack(i);
+      at[i] = stack(i, place);
       return true;
     };
     std::fill(level_.begin(), level_.end(), 0);
     for (std::size_t k = 0; k < order_.size(); ++k)
-      if (!stack_into(head_, order_[k].second)) return false;
+      if (!stack_into(head_, order_[k].second,
+                      [&, i = order_[k].second](std::int64_t level) { return c_.next_place(i, level); }))
+        return false;
     std::fill(level_.begin(), level_.end(), 0);
     for (std::size_t k = order_.size(); k-- > 0;)
-      if (!stack_into(tail_, order_[k].second)) return false;
+      if (!stack_into(tail_, order_[k].second, [&, i = order_[k].second](std::int64_t level) {
+            return capacity - c_.size[i] - c_.last_place(i, capacity - c_.size[i] - level);
+          }))
+        return false;
     return true;
   }
 
@@ -131,7 +145,7 @@ class squeezer {
     for (std::uint32_t i = 0; i < c_.blocks(); ++i)
       if (offset_[i] != is_out) order_.push_back({offset_[i], i});
     std::sort(order_.begin(), order_.end());
-    if (!stack_all()) return false;
+    if (!stack_all(capacity)) return false;
     above_.assign(1, 0);
     for (std::size_t k = order_.size(); k-- > 0;) {
       const std::uint32_t i = order_[k].second;
@@ -142,10 +156,11 @@ class squeezer {
     for (std::size_t k = 0; k <= order_.size(); ++k) {
       const bool end = k == order_.size();
       if (!end && !c_.meet(order_[k].second, u)) continue;
-      if (capacity - sunk - above_[left] > widest) {
-        widest = capacity - sunk - above_[left];
+      const std::int64_t place = c_.next_place(u, sunk);
+      if (capacity - place - above_[left] > widest) {
+        widest = capacity - place - above_[left];
         split = k;
-        at = sunk;
+        at = place;
       }
       if (end) break;
       sunk = std::max(sunk, head_[order_[k].second] + c_.size[order_[k].second]);
@@ -159,8 +174,8 @@ class squeezer {
     return true;
   }
 
-  /// Puts block `u` where the packed blocks in its way weigh least, and takes these out.
-  void put(std::int64_t capacity, std::uint32_t u) {
+  /// Puts block `u` where the packed blocks in its way weigh least, and takes these out. False if it has no place.
+  [[nodiscard]] bool put(std::int64_t capacity, std::uint32_t u) {
     const std::int64_t size = c_.size[u];
     met_.clear();
     bottoms_.clear();
@@ -179,6 +194,7 @@ class squeezer {
       tops_.emplace_back(bottom + sizes[j], weight);
     }
     collect_places(capacity, u);
+    if (places_.empty()) return false;
     const std::int64_t place = cheapest_place(size);
     for (const std::uint32_t j : met_) {
       if (offset_[j] >= place + size || offset_[j] + c_.size[j] <= place) continue;
@@ -188,6 +204,7 @@ class squeezer {
     }
     offset_[u] = place;
     clock_.work(c_.blocks() / 2 + 8 * bottoms_.size());
+    return true;
   }
 
   /// Sorts `bottoms_` and `tops_`, and collects the offsets that put block `u` right above or right below another
@@ -206,6 +223,19 @@ class squeezer {
       if (below_next <= above_next) ++b;
       if (above_next <= below_next) ++t;
     }
+    if (!c_.rules.empty()) keep_to_rules(highest, u);
+  }
+
+  /// Replaces each offset in `places_` by the nearest places of block `u` above and below it, up to `highest`.
+  void keep_to_rules(std::int64_t highest, std::uint32_t u) {
+    for (std::size_t k = 0, n = places_.size(); k < n; ++k) {
+      places_.push_back(c_.last_place(u, places_[k]));
+      places_[k] = c_.next_place(u, places_[k]);
+    }
+    std::sort(places_.begin(), places_.end());
+    places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
+    places_.erase(std::upper_bound(places_.begin(), places_.end(), highest), places_.end());
+    places_.erase(places_.begin(), std::lower_bound(places_.begin(), places_.end(), 0));
   }
 
   /// The one of `places_` where the blocks that overlap [place, place + size) weigh least; of equal ones a random one.
@@ -228,34 +258,40 @@ class squeezer {
     return best;
   }
 
-  const packing_component& c_;
-  run_clock& clock_;
+  const basic_packing_component<Allocator>& c_;
+  Clock& clock_;
   random_source random_;
   std::uint64_t covered_ = 0;  // the sections of all blocks, added up
   std::uint64_t moves_ = 0;
-  std::int64_t now_ = 0;                                         // moves of this call
-  std::vector<double> base_, weight_;                            // each block's weight at first, and now
-  std::vector<std::int64_t> offset_, placed_at_;                 // each block's offset or `is_out`; the move placing it
-  std::vector<std::uint32_t> out_;                               // blocks to put back
-  std::vector<std::int64_t> level_;                              // the top of the blocks stacked on each section
-  std::vector<std::int64_t> head_, tail_;                        // height needed below each block, and above it
-  std::vector<std::int64_t> above_;                              // element k: height of the last k blocks that meet u
-  std::vector<std::pair<std::int64_t, std::uint32_t>> order_;    // (offset, block) of the packed blocks
-  std::vector<std::uint32_t> met_;                               // packed blocks that meet u
-  std::vector<std::pair<std::int64_t, double>> bottoms_, tops_;  // (offset, weight) for each block of `met_`
-  std::vector<std::int64_t> places_;                             // offsets to try
+  std::int64_t now_ = 0;  // moves of this call
+  const Allocator memory_ = c_.allocator();
+  row<double> base_{memory_}, weight_{memory_};                 // each block's weight at first, and now
+  row<std::int64_t> offset_{memory_};                           // each block's offset or `is_out`
+  row<std::int64_t> placed_at_{memory_};                        // the move that placed each block
+  row<std::uint32_t> out_{memory_};                             // blocks to put back
+  row<std::int64_t> level_{memory_};                            // the top of the blocks on each section
+  row<std::int64_t> head_{memory_}, tail_{memory_};             // height needed below each block, and above it
+  row<std::int64_t> above_{memory_};                            // k → height of the last k blocks that meet u
+  row<std::pair<std::int64_t, std::uint32_t>> order_{memory_};  // (offset, block) of the packed blocks
+  row<std::uint32_t> met_{memory_};                             // packed blocks that meet u
+  row<std::pair<std::int64_t, double>> bottoms_{memory_}, tops_{memory_};  // (offset, weight) for each of `met_`
+  row<std::int64_t> places_{memory_};                                      // offsets to try
 };
 
 /// The blocks of `c` with sizes in [least, above), divided into components of their own and packed on a skyline. The
 /// `id` of a block is its number in `c`.
-[[nodiscard]] inline std::vector<packing_component> pack_sizes(const packing_component& c, std::int64_t least,
-                                                               std::int64_t above) {
-  std::vector<interval> some;
+template <class Allocator>
+[[nodiscard]] row_of<basic_packing_component<Allocator>, Allocator> pack_sizes(
+    const basic_packing_component<Allocator>& c, std::int64_t least, std::int64_t above) {
+  struct lifetime {
+    std::int64_t lower, upper, size;
+  };
+  row_of<lifetime, Allocator> some(c.allocator());
   for (std::uint32_t i = 0; i < c.blocks(); ++i)
     some.push_back({c.first[i], std::int64_t{c.last[i]} + 1, c.size[i] >= least && c.size[i] < above ? c.size[i] : 0});
-  std::vector<packing_component> out = divide_intervals(some, 1);
-  for (packing_component& x : out) {
-    std::vector<std::int64_t> offset = skyline_packer(x)(ranks_by(block_property::lifetime, x));
+  auto out = divide_intervals(some, 1, c.allocator());
+  for (auto& x : out) {
+    auto offset = skyline_packer(x)(ranks_by(block_property::lifetime, x));
     x.keep_if_lower(offset);
   }
   return out;
@@ -269,21 +305,23 @@ class squeezer {
 /// Returns true if it found one; `c` keeps it if it is lower than before. Adds the squeezer's moves to `moves`.
 /// O(n log n) time for each strip tried (at most the binary digits of the load), and the moves. Polls the clock at each
 /// strip, packing and move.
-inline bool repack(packing_component& c, std::int64_t capacity, push_policy policy, std::uint64_t work,
-                   run_clock& clock, std::uint64_t seed, std::uint64_t& moves) {
-  std::vector<packing_component> small;
+/// Precondition: the component has no rules.
+template <class Allocator, class Clock>
+bool repack(basic_packing_component<Allocator>& c, std::int64_t capacity, push_policy policy, std::uint64_t work,
+            Clock& clock, std::uint64_t seed, std::uint64_t& moves) {
+  row_of<basic_packing_component<Allocator>, Allocator> small(c.allocator());
   std::int64_t limit = c.load / 128, strip = 0;
   for (;; limit /= 2) {
     if (clock.should_stop()) return false;
     small = pack_sizes(c, 0, limit);
     strip = 0;
-    for (const packing_component& x : small) strip = std::max(strip, x.height);
+    for (const auto& x : small) strip = std::max(strip, x.height);
     clock.work(32 * std::uint64_t{c.blocks()});
     if (strip <= (capacity - c.load) / 4) break;
   }
   const std::int64_t rest = capacity - strip;
-  std::vector<std::int64_t> offset(c.blocks());
-  for (packing_component& x : pack_sizes(c, limit, std::numeric_limits<std::int64_t>::max())) {
+  row_of<std::int64_t, Allocator> offset(c.blocks(), 0, c.allocator());
+  for (auto& x : pack_sizes(c, limit, std::numeric_limits<std::int64_t>::max())) {
     if (x.height > rest) {
       squeezer squeeze(x, clock, seed);
       const bool fits = squeeze(rest, x.offset, policy, work);
@@ -292,7 +330,7 @@ inline bool repack(packing_component& c, std::int64_t capacity, push_policy poli
     }
     for (std::uint32_t i = 0; i < x.blocks(); ++i) offset[x.id[i]] = x.offset[i];
   }
-  for (const packing_component& x : small)
+  for (const auto& x : small)
     for (std::uint32_t i = 0; i < x.blocks(); ++i) offset[x.id[i]] = rest + x.offset[i];
   c.keep_if_lower(offset);
   return true;

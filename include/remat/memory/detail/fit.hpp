@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 
 #include "remat/core/detail/random.hpp"
-#include "remat/core/run.hpp"
 #include "remat/memory/detail/component.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -61,14 +62,25 @@ struct fit_rules {
 /// Why no packing is missed: if there is a packing, take one whose offsets have the least sum. In it, no block could
 /// sink, and equal blocks may be taken to lie in the order of their indices. Each inference holds for it.
 ///
-/// Sizes and the height are divided by the greatest common divisor of the sizes.
+/// With rules (`packing_rules`), `low` is always a place of the block: it rises to the next one. The argument above
+/// holds for any set of places: a block that could not sink to a lower place lies at the first one above 0 or above
+/// another block.
+///
+/// Sizes and the height are divided by the greatest common divisor of the sizes, unless there are rules.
 /// O(blocks that the placed block meets × their sections) time a node. Polls the clock at each node.
+template <class Allocator, class Clock>
 class fit_search {
+  template <class T>
+  using row = row_of<T, Allocator>;
+  using component_type = basic_packing_component<Allocator>;
+
  public:
   /// The component and the clock must outlive the search. The clock counts the work: the blocks and sections visited.
-  fit_search(const packing_component& c, run_clock& clock, fit_rules rules = {})
-      : c_(c), clock_(clock), rules_(rules), unit_(0), neighbours_(c.blocks()), twin_(c.blocks(), none) {
+  fit_search(const component_type& c, Clock& clock, fit_rules rules = {}) : c_(c), clock_(clock), rules_(rules) {
     for (const std::int64_t size : c.size) unit_ = std::gcd(unit_, size);
+    if (!c.rules.empty()) unit_ = 1;
+    for (std::uint32_t i = 0; i < c.blocks(); ++i) neighbours_.emplace_back(c.allocator());
+    twin_.assign(c.blocks(), none);
     open_.assign(c.sections, 0);
     spanning_.assign(c.sections, 0);
     for (std::uint32_t i = 0; i < c.blocks(); ++i) {
@@ -78,7 +90,7 @@ class fit_search {
       for (std::uint32_t j = i + 1; j < c.blocks() && c.first[j] <= c.last[i]; ++j) {
         neighbours_[i].push_back(j);
         neighbours_[j].push_back(i);
-        if (c.first[j] == c.first[i] && c.last[j] == c.last[i] && c.size[j] == c.size[i]) twin_[j] = i;
+        if (are_twins(i, j)) twin_[j] = i;
       }
     }
   }
@@ -86,7 +98,7 @@ class fit_search {
   /// Searches until the answer is known, `work` units of work are done or the clock says to stop. If the component
   /// fits, `offset` holds the packing.
   [[nodiscard]] fit_verdict operator()(std::int64_t height, fit_strategy strategy, std::uint64_t work,
-                                       std::vector<std::int64_t>& offset) {
+                                       row<std::int64_t>& offset) {
     if (height < c_.load) return fit_verdict::impossible;
     height_ = height / unit_;
     strategy_ = strategy;
@@ -94,13 +106,15 @@ class fit_search {
     random_source random(strategy.seed);
     if (strategy.seed != 0)
       for (double& factor : factor_) factor = 1 + 0.2 * random.uniform();
-    until_ = clock_.work_done() + std::min(work, run_control::no_work_limit - clock_.work_done());
+    until_ = clock_.work_done() + std::min(work, std::numeric_limits<std::uint64_t>::max() - clock_.work_done());
     offset_.assign(c_.blocks(), -1);
     low_.assign(c_.blocks(), 0);
-    support_.assign(c_.blocks(), 0);
+    for (std::uint32_t i = 0; i < c_.blocks(); ++i) low_[i] = next(i, 0);
+    support_ = low_;
     floor_.assign(c_.sections, 0);
-    stretch all{0, c_.sections - 1, std::vector<std::uint32_t>(c_.blocks())};
+    stretch all{0, c_.sections - 1, row<std::uint32_t>(c_.blocks(), 0, c_.allocator())};
     std::iota(all.blocks.begin(), all.blocks.end(), 0U);
+    if (!c_.rules.empty() && !refloor(all, {0, c_.sections - 1})) return fit_verdict::impossible;
     const fit_verdict verdict = solve(all);
     if (verdict != fit_verdict::fits) return verdict;
     offset.resize(c_.blocks());
@@ -111,7 +125,7 @@ class fit_search {
   /// The greatest common divisor of the sizes: the height of a packing may be rounded down to a multiple of it.
   [[nodiscard]] std::int64_t unit() const noexcept { return unit_; }
   /// The work of a run that should come to a first packing.
-  [[nodiscard]] static std::uint64_t restart_work(const packing_component& c) noexcept {
+  [[nodiscard]] static std::uint64_t restart_work(const component_type& c) noexcept {
     return 8 * std::uint64_t{c.blocks()} * c.blocks();
   }
   [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }
@@ -123,7 +137,7 @@ class fit_search {
   /// Sections that can be packed apart from all others, and their blocks in the order of preference.
   struct stretch {
     std::uint32_t from, to;
-    std::vector<std::uint32_t> blocks;
+    row<std::uint32_t> blocks;
   };
   /// A range of sections; empty at first.
   struct range {
@@ -138,6 +152,17 @@ class fit_search {
     std::int64_t* value;
     std::int64_t before;
   };
+
+  /// The least place of block `i` that is at least `x`.
+  [[nodiscard]] std::int64_t next(std::uint32_t i, std::int64_t x) const { return c_.next_place(i, x); }
+
+  /// True if blocks `i` and `j` can be exchanged in every packing.
+  [[nodiscard]] bool are_twins(std::uint32_t i, std::uint32_t j) const {
+    if (c_.first[j] != c_.first[i] || c_.last[j] != c_.last[i] || c_.size[j] != c_.size[i]) return false;
+    const auto& r = c_.rules;
+    return r.empty() ||
+           (r.alignment[i] == r.alignment[j] && r.allowed[i] == r.allowed[j] && r.fixed[i] < 0 && r.fixed[j] < 0);
+  }
 
   /// Packs the blocks of a stretch, none of which is placed.
   [[nodiscard]] fit_verdict solve(stretch& p) {
@@ -195,7 +220,7 @@ class fit_search {
     put(i, changed);
     fit_verdict verdict = fit_verdict::impossible;
     if (refloor(p, changed)) {
-      std::vector<std::uint32_t> begins{p.from};
+      row<std::uint32_t> begins(1, p.from, c_.allocator());
       for (std::uint32_t s = c_.first[i]; s < c_.last[i]; ++s)
         if (--spanning_[s] == 0) begins.push_back(s + 1);
       verdict = begins.size() == 1 || !rules_.stretches ? descend(p) : solve_stretches(p, begins);
@@ -209,17 +234,19 @@ class fit_search {
 
   /// Divides a stretch into smaller ones that begin at the sections `begins`, and packs one after the other, those with
   /// few open blocks first. No open block spans two of them, so if one has no packing, the whole stretch has none.
-  [[nodiscard]] fit_verdict solve_stretches(const stretch& p, const std::vector<std::uint32_t>& begins) {
-    std::vector<stretch> stretches;
+  [[nodiscard]] fit_verdict solve_stretches(const stretch& p, const row<std::uint32_t>& begins) {
+    row<stretch> stretches(c_.allocator());
     for (std::size_t k = 0; k < begins.size(); ++k)
-      stretches.push_back({begins[k], k + 1 < begins.size() ? begins[k + 1] - 1 : p.to, {}});
+      stretches.push_back(
+          {begins[k], k + 1 < begins.size() ? begins[k + 1] - 1 : p.to, row<std::uint32_t>(c_.allocator())});
     for (const std::uint32_t i : p.blocks) {
       if (offset_[i] >= 0) continue;
       const auto after = std::upper_bound(begins.begin(), begins.end(), c_.first[i]);
       stretches[static_cast<std::size_t>(after - begins.begin()) - 1].blocks.push_back(i);
     }
-    std::stable_sort(stretches.begin(), stretches.end(),
-                     [](const stretch& a, const stretch& b) { return a.blocks.size() < b.blocks.size(); });
+    std::sort(stretches.begin(), stretches.end(), [](const stretch& a, const stretch& b) {
+      return a.blocks.size() != b.blocks.size() ? a.blocks.size() < b.blocks.size() : a.from < b.from;
+    });
     fit_verdict verdict = fit_verdict::fits;
     for (std::size_t k = 0; k < stretches.size() && verdict == fit_verdict::fits; ++k)
       if (!stretches[k].blocks.empty()) verdict = solve(stretches[k]);
@@ -237,8 +264,8 @@ class fit_search {
     changed.include(c_.first[i], c_.last[i]);
     for (const std::uint32_t j : neighbours_[i]) {
       if (offset_[j] >= 0) continue;
-      if (low_[j] < top) raise(j, top, changed);
-      if (support_[j] < top) set(support_[j], top);
+      if (low_[j] < top) raise(j, next(j, top), changed);
+      if (support_[j] < top) set(support_[j], next(j, top));
     }
     clock_.work(neighbours_[i].size());
   }
@@ -252,6 +279,8 @@ class fit_search {
       if (rules_.support && offset_[j] < 0 && low_[j] < top) least = std::min(least, low_[j] + size_[j]);
     clock_.work(neighbours_[i].size());
     if (least > height_ - size_[i]) return false;  // `no_offset`, too
+    least = next(i, least);
+    if (least > height_ - size_[i]) return false;
     if (least > low_[i]) raise(i, least, changed);
     return true;
   }
@@ -317,12 +346,12 @@ class fit_search {
   }
 
   /// Sorts blocks by the order of the strategy, the preferred ones first.
-  void sort(std::vector<std::uint32_t>& blocks) const {
+  void sort(row<std::uint32_t>& blocks) const {
     struct key {
       std::array<double, 3> by;
       std::uint32_t block;
     };
-    std::vector<key> keys;
+    row<key> keys(c_.allocator());
     keys.reserve(blocks.size());
     for (const std::uint32_t i : blocks) {
       const double time = c_.duration[i] * factor_[i], area = time * static_cast<double>(size_[i]);
@@ -351,22 +380,25 @@ class fit_search {
 
   [[nodiscard]] bool stop_now() { return clock_.work_done() >= until_ || clock_.should_stop(); }
 
-  const packing_component& c_;
-  run_clock& clock_;
+  const component_type& c_;
+  Clock& clock_;
   fit_rules rules_;
-  std::int64_t unit_ = 1, height_ = 0;
+  std::int64_t unit_ = 0, height_ = 0;
   fit_strategy strategy_;
   std::uint64_t until_ = 0, nodes_ = 0;
-  std::vector<std::int64_t> size_;                      // each block's size
-  std::vector<std::vector<std::uint32_t>> neighbours_;  // the blocks that each block meets
-  std::vector<double> factor_;                          // each block's random factor on its properties
-  std::vector<std::uint32_t> twin_;                     // the last equal block before each block
-  std::vector<std::int64_t> offset_;                    // each block's offset; −1 if it is not placed
-  std::vector<std::int64_t> low_, support_;             // each block's lowest offset; the top of what it lies on
-  std::vector<std::int64_t> floor_, open_;              // each section's floor and open size
-  std::vector<std::uint32_t> spanning_;                 // each section's open blocks that are alive in the next, too
-  std::vector<std::uint32_t> choices_;                  // the choices of all nodes above the present one, and of that
-  std::vector<change> changes_;                         // changes of `low_`, `support_` and `floor_`, to undo
+  const Allocator memory_ = c_.allocator();
+  row<std::int64_t> size_{memory_};              // each block's size
+  row<row<std::uint32_t>> neighbours_{memory_};  // the blocks that each block meets
+  row<double> factor_{memory_};                  // each block's random factor on its properties
+  row<std::uint32_t> twin_{memory_};             // the last equal block before each block
+  row<std::int64_t> offset_{memory_};            // each block's offset; −1 if it is not placed
+  row<std::int64_t> low_{memory_};               // each block's lowest offset
+  row<std::int64_t> support_{memory_};           // the lowest offset above all placed blocks that it meets
+  row<std::int64_t> floor_{memory_};             // each section's floor
+  row<std::int64_t> open_{memory_};              // each section's open size
+  row<std::uint32_t> spanning_{memory_};         // each section's open blocks that are alive in the next, too
+  row<std::uint32_t> choices_{memory_};          // the choices of all nodes above the present one, and of that
+  row<change> changes_{memory_};                 // changes of `low_`, `support_` and `floor_`, to undo
 };
 
 /// Asks whether the component fits the height, with at most `work` units of work. The time of a search has a heavy
@@ -375,8 +407,9 @@ class fit_search {
 ///
 /// Keeps the packing if it is lower than the one found before. Raises the component's `bound` if the answer is
 /// `impossible`. `clock` is that of `search`.
-inline fit_verdict fit_in_turn(packing_component& c, fit_search& search, std::int64_t height, std::uint64_t work,
-                               run_clock& clock, std::uint64_t& seed) {
+template <class Allocator, class Clock>
+fit_verdict fit_in_turn(basic_packing_component<Allocator>& c, fit_search<Allocator, Clock>& search,
+                        std::int64_t height, std::uint64_t work, Clock& clock, std::uint64_t& seed) {
   constexpr std::array<fit_strategy, 6> strategies{{{fit_branching::block, fit_order::load_time_area, 0},
                                                     {fit_branching::section, fit_order::load_time_area, 0},
                                                     {fit_branching::section, fit_order::load_area_time, 0},
@@ -385,13 +418,13 @@ inline fit_verdict fit_in_turn(packing_component& c, fit_search& search, std::in
                                                     {fit_branching::block, fit_order::time_area_load, 0}}};
   const std::uint64_t begun = clock.work_done();
   const auto left = [&] { return work - std::min(work, clock.work_done() - begun); };
-  std::vector<std::int64_t> offset;
+  row_of<std::int64_t, Allocator> offset(c.allocator());
   fit_verdict verdict = fit_verdict::unknown;
   for (std::uint64_t run = 0; verdict == fit_verdict::unknown && left() > 0 && !clock.should_stop(); ++run) {
     fit_strategy strategy = strategies[run % strategies.size()];
     strategy.seed = seed;
     if (run % strategies.size() == strategies.size() - 1) ++seed;
-    std::uint64_t restart = fit_search::restart_work(c) * (2 + run / strategies.size()) / 2;
+    std::uint64_t restart = fit_search<Allocator, Clock>::restart_work(c) * (2 + run / strategies.size()) / 2;
     if (left() < work / 4) restart = work;  // the last run is a long one, for a proof
     verdict = search(height, strategy, std::min(restart, left()), offset);
   }

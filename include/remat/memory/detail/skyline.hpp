@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
-#include <queue>
+#include <utility>
 
 #include "remat/memory/detail/component.hpp"
 
@@ -16,10 +18,14 @@ namespace REMAT_NAMESPACE::detail {
 ///
 /// Differs from the paper: a tree over the blocks finds the next block in place of a scan. O(n log n) time if few
 /// blocks reach across a valley's sides.
+template <class Allocator>
 class skyline_packer {
+  template <class T>
+  using row = row_of<T, Allocator>;
+
  public:
   /// The component must outlive the packer.
-  explicit skyline_packer(const packing_component& c) : c_(c) {
+  explicit skyline_packer(const basic_packing_component<Allocator>& c) : c_(c) {
     while (width_ < c.blocks()) width_ *= 2;
     begins_.assign(c.sections + 1, 0);
     for (const std::uint32_t f : c.first) ++begins_[f + 1];
@@ -27,17 +33,18 @@ class skyline_packer {
   }
 
   /// The offset of each block. `rank` holds 1 … n, as `ranks_by` gives them.
-  [[nodiscard]] std::vector<std::int64_t> operator()(const std::vector<std::uint32_t>& rank) {
+  [[nodiscard]] row<std::int64_t> operator()(const row<std::uint32_t>& rank) {
     build(rank);
-    std::vector<std::int64_t> offset(c_.blocks(), 0);
+    row<std::int64_t> offset(c_.blocks(), 0, c_.allocator());
     height_.assign(c_.sections, no_height);
     from_.resize(c_.sections);
     to_.resize(c_.sections);
-    lowest_ = {};
+    lowest_.clear();
     set(0, c_.sections - 1, 0);
     for (std::uint32_t left = c_.blocks(); left != 0;) {
-      const auto [height, from] = lowest_.top();
-      lowest_.pop();
+      const auto [height, from] = lowest_.front();
+      std::pop_heap(lowest_.begin(), lowest_.end(), std::greater<>());
+      lowest_.pop_back();
       if (height_[from] != height) continue;  // outdated
       const std::uint32_t to = to_[from], i = take(from, to);
       if (i == none) {
@@ -47,11 +54,11 @@ class skyline_packer {
         join(from, to, side);
         continue;
       }
-      offset[i] = height;
+      offset[i] = c_.next_place(i, height);
       --left;
       if (from < c_.first[i]) set(from, c_.first[i] - 1, height);
       if (c_.last[i] < to) set(c_.last[i] + 1, to, height);
-      join(c_.first[i], c_.last[i], height + c_.size[i]);
+      join(c_.first[i], c_.last[i], offset[i] + c_.size[i]);
     }
     return offset;
   }
@@ -71,7 +78,8 @@ class skyline_packer {
     height_[from] = height;
     to_[from] = to;
     from_[to] = from;
-    lowest_.emplace(height, from);
+    lowest_.emplace_back(height, from);
+    std::push_heap(lowest_.begin(), lowest_.end(), std::greater<>());
   }
 
   /// Likewise, together with each neighbour of the same height.
@@ -88,7 +96,7 @@ class skyline_packer {
   }
 
   /// Makes the tree of all blocks.
-  void build(const std::vector<std::uint32_t>& rank) {
+  void build(const row<std::uint32_t>& rank) {
     by_rank_.assign(c_.blocks() + 1, none);
     tree_.assign(2 * width_, node{});
     for (std::uint32_t i = 0; i < c_.blocks(); ++i) {
@@ -131,39 +139,40 @@ class skyline_packer {
     if (!left_first) search(2 * k, low, middle, begin, end, to);
   }
 
-  const packing_component& c_;
-  std::size_t width_ = 1;               // leaves of the tree
-  std::vector<std::uint32_t> begins_;   // section → the number of blocks whose first section is earlier
-  std::vector<std::uint32_t> by_rank_;  // rank → block
-  std::vector<node> tree_;
+  const basic_packing_component<Allocator>& c_;
+  std::size_t width_ = 1;                       // leaves of the tree
+  row<std::uint32_t> begins_{c_.allocator()};   // section → the number of blocks whose first section is earlier
+  row<std::uint32_t> by_rank_{c_.allocator()};  // rank → block
+  row<node> tree_{c_.allocator()};
   std::uint32_t best_ = 0;  // the highest rank that `search` has found
   // The skyline is divided into stretches: ranges of sections where it has one height.
-  std::vector<std::int64_t> height_;  // section → the height of the stretch that begins there, or `no_height`
-  std::vector<std::uint32_t> to_;     // section → the last section of the stretch that begins there
-  std::vector<std::uint32_t> from_;   // section → the first section of the stretch that ends there
+  row<std::int64_t> height_{c_.allocator()};  // section → the height of the stretch beginning there, or `no_height`
+  row<std::uint32_t> to_{c_.allocator()};     // section → the last section of the stretch that begins there
+  row<std::uint32_t> from_{c_.allocator()};   // section → the first section of the stretch that ends there
   using low_stretch = std::pair<std::int64_t, std::uint32_t>;  // height, first section
-  std::priority_queue<low_stretch, std::vector<low_stretch>, std::greater<>> lowest_;
+  row<low_stretch> lowest_{c_.allocator()};                    // a heap: the lowest first
 };
 
 /// Packs a component block by block, in descending rank: each goes to the lowest offset where it overlaps no block
 /// that was placed before it. Returns the offset of each block. O(n²) time.
-[[nodiscard]] inline std::vector<std::int64_t> first_fit(const packing_component& c,
-                                                         const std::vector<std::uint32_t>& rank) {
+template <class Allocator>
+[[nodiscard]] row_of<std::int64_t, Allocator> first_fit(const basic_packing_component<Allocator>& c,
+                                                        const row_of<std::uint32_t, Allocator>& rank) {
   struct placed_block {
     std::int64_t from, to;
     std::uint32_t first, last;
   };
-  std::vector<std::uint32_t> order(c.blocks());
+  row_of<std::uint32_t, Allocator> order(c.blocks(), 0, c.allocator());
   for (std::uint32_t i = 0; i < c.blocks(); ++i) order[c.blocks() - rank[i]] = i;
-  std::vector<std::int64_t> offset(c.blocks());
-  std::vector<placed_block> placed;  // ascending in `from`
+  row_of<std::int64_t, Allocator> offset(c.blocks(), 0, c.allocator());
+  row_of<placed_block, Allocator> placed(c.allocator());  // ascending in `from`
   placed.reserve(c.blocks());
   for (const std::uint32_t i : order) {
-    std::int64_t at = 0;
+    std::int64_t at = c.next_place(i, 0);
     for (const placed_block& x : placed) {
       if (x.last < c.first[i] || x.first > c.last[i]) continue;
       if (x.from - at >= c.size[i]) break;
-      at = std::max(at, x.to);
+      if (x.to > at) at = c.next_place(i, x.to);
     }
     offset[i] = at;
     const auto above = std::upper_bound(placed.begin(), placed.end(), at,

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/arena.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+
+#include "remat/memory/detail/packing_rules.hpp"
+
+namespace REMAT_NAMESPACE::detail {
+
+/// The exact check of a plan: each buffer lies in a bank that it may use, within the bank and one of its blocks, at a
+/// multiple of its alignment, where it was told to lie and within the buffer of which it is a view; and no two buffers
+/// that are in use at the same time share a byte, unless they may. Shares no code with the search. O(n log n) time.
+/// Preconditions: no buffer is a view of itself, and no lifetime is empty.
+template <class Allocator>
+[[nodiscard]] bool is_arena_valid(std::span<const arena_buffer> buffers, std::span<const arena_bank> banks,
+                                  std::span<const arena_place> places, const Allocator& memory) {
+  struct lifetime {
+    std::int64_t lower, upper;
+  };
+  row_of<lifetime, Allocator> lives(memory);  // each buffer's, with those of its views
+  if (places.size() != buffers.size()) return false;
+  for (const arena_buffer& x : buffers) lives.push_back({x.lower, x.upper});
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const arena_buffer& x = buffers[i];
+    const arena_place& p = places[i];
+    if (p.bank >= banks.size() || (x.banks >> p.bank & 1U) == 0 || p.offset < 0) return false;
+    if (x.offset >= 0 && x.offset != p.offset) return false;
+    if (x.alias_of != arena_none) {
+      const arena_place& of = places[x.alias_of];
+      if (x.alias_offset < 0 || x.alias_offset > buffers[x.alias_of].size - x.size) return false;
+      if (p.bank != of.bank || p.offset != of.offset + x.alias_offset) return false;
+      std::uint32_t owner = x.alias_of;
+      while (buffers[owner].alias_of != arena_none) owner = buffers[owner].alias_of;
+      lives[owner] = {std::min(lives[owner].lower, x.lower), std::max(lives[owner].upper, x.upper)};
+    }
+    if (x.size == 0) continue;
+    const arena_bank& b = banks[p.bank];
+    const std::int64_t within = p.offset % b.largest_block;
+    if (within % x.alignment != 0 || within > b.largest_block - x.size || p.offset > b.capacity - x.size) return false;
+  }
+  struct event {
+    std::int64_t time;
+    bool begins;
+    std::uint32_t i;
+  };
+  row_of<event, Allocator> events(memory);
+  for (std::uint32_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].size == 0 || buffers[i].alias_of != arena_none) continue;
+    events.push_back({lives[i].lower, true, i});
+    events.push_back({lives[i].upper, false, i});
+  }
+  std::sort(events.begin(), events.end(), [](const event& a, const event& b) {
+    return std::tuple(a.time, a.begins, a.i) < std::tuple(b.time, b.begins, b.i);
+  });
+  row_of<std::uint32_t, Allocator> alive(
+      memory);  // sorted by bank, offset and number: apart, unless they may share and begin alike
+  const auto key = [&](std::uint32_t i) { return std::tuple(places[i].bank, places[i].offset, i); };
+  for (const event& e : events) {
+    const auto at = std::lower_bound(alive.begin(), alive.end(), e.i,
+                                     [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+    if (!e.begins) {
+      alive.erase(at);
+      continue;
+    }
+    const arena_place& p = places[e.i];
+    const auto may_share = [&](std::uint32_t j) {
+      return places[j] == p && (buffers[j].in_place_of == e.i || buffers[e.i].in_place_of == j);
+    };
+    for (auto above = at; above != alive.end() && places[*above].bank == p.bank; ++above) {
+      if (places[*above].offset - p.offset >= buffers[e.i].size) break;
+      if (!may_share(*above)) return false;
+    }
+    std::int64_t level = -1;  // the offset of the next ones below
+    for (auto below = at; below != alive.begin();) {
+      --below;
+      const arena_place& q = places[*below];
+      if (q.bank != p.bank || (level >= 0 && q.offset < level)) break;
+      if (q.offset < p.offset) level = q.offset;
+      if (p.offset - q.offset < buffers[*below].size && !may_share(*below)) return false;
+    }
+    alive.insert(at, e.i);
+  }
+  return true;
+}
+
+}  // namespace REMAT_NAMESPACE::detail

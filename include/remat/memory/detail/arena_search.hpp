@@ -1,0 +1,740 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "remat/arena.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <numeric>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "remat/memory/detail/arena_check.hpp"
+#include "remat/memory/detail/packing.hpp"
+
+/// \file
+/// Between `arena_planner` and the engine. Aliases become storages, permissions to share become blocks, and banks
+/// become ranges of one space of offsets, in which the engine packs the blocks.
+
+namespace REMAT_NAMESPACE::detail {
+
+/// The clock of an arena's search: limits of time and of work.
+class arena_clock {
+ public:
+  arena_clock(std::int64_t nanoseconds, std::uint64_t work) : start_(now()), time_(nanoseconds), limit_(work) {}
+
+  void work(std::uint64_t n) noexcept { work_ += n; }
+  [[nodiscard]] std::uint64_t work_done() const noexcept { return work_; }
+  [[nodiscard]] bool should_stop() const {
+    return work_ >= limit_ || (time_ != arena_unlimited && now() - start_ >= time_);
+  }
+  /// A clock with a share of what is left. Its work is to be counted here when it has ended.
+  [[nodiscard]] arena_clock part(double share) const {
+    arena_clock out = *this;
+    out.start_ = time_ == arena_unlimited ? 0 : now();
+    out.work_ = 0;
+    if (time_ != arena_unlimited) out.time_ = part_of(share, std::max<std::int64_t>(0, time_ - (out.start_ - start_)));
+    if (limit_ != no_limit)
+      out.limit_ =
+          static_cast<std::uint64_t>(part_of(share, static_cast<std::int64_t>(limit_ - std::min(limit_, work_))));
+    return out;
+  }
+
+  static constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
+
+ private:
+  [[nodiscard]] static std::int64_t part_of(double share, std::int64_t all) {
+    return share >= 1 ? all : static_cast<std::int64_t>(static_cast<double>(all) * share);
+  }
+  [[nodiscard]] static std::int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+  std::int64_t start_, time_;
+  std::uint64_t limit_, work_ = 0;
+};
+
+/// One call of `arena_planner::plan`.
+template <class Allocator, class Clock>
+class arena_search {
+  template <class T>
+  using row = row_of<T, Allocator>;
+
+ public:
+  arena_search(std::span<const arena_buffer> buffers, const arena_options& options, const Allocator& memory)
+      : buffers_(buffers), options_(options), memory_(memory) {}
+
+  /// Plans. The rows get the places, and the sizes of the banks.
+  void run(arena_plan& out, row<arena_place>& places, row<std::int64_t>& bank_bytes) {
+    if (!read(out)) return;
+    Clock clock(
+        options_.milliseconds >= arena_unlimited / 1'000'000 ? arena_unlimited : options_.milliseconds * 1'000'000,
+        options_.work == arena_unlimited ? Clock::no_limit : static_cast<std::uint64_t>(options_.work));
+    choose_sharing(clock);
+    out.work = clock.work_done();
+    out.load = least_load();
+    out.lower_bound = out.load;
+    if (best_.height.empty()) {
+      out.status = is_impossible_ ? arena_status::impossible : arena_status::unknown;
+      out.reason = is_impossible_ ? arena_reason::no_packing : arena_reason::none;
+      return;
+    }
+    places.resize(buffers_.size());
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const std::uint32_t s = root_[i];
+      places[i] = best_.places[s];
+      places[i].offset += delta_[i];
+    }
+    bank_bytes.assign(banks_.size(), 0);
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      if (buffers_[i].size > 0)
+        bank_bytes[places[i].bank] = std::max(bank_bytes[places[i].bank], places[i].offset + buffers_[i].size);
+    for (const std::int64_t b : bank_bytes) out.bytes += b;
+    if (banks_.size() == 1) out.lower_bound = std::max(out.lower_bound, is_complete_ ? out.bytes : bound_);
+    out.status = is_complete_ || out.bytes <= out.lower_bound ? arena_status::optimal : arena_status::feasible;
+    if (!is_arena_valid(buffers_, std::span<const arena_bank>(banks_), places, memory_)) {
+      out.status = arena_status::unknown;
+      out.reason = arena_reason::defect;
+      return;
+    }
+    out.places = places;
+    out.bank_bytes = bank_bytes;
+  }
+
+ private:
+  static constexpr std::uint32_t nobody = arena_none;
+  static constexpr std::size_t most_choices = 8;  // permissions of which all choices are tried
+
+  /// Bytes that one buffer and its aliases use.
+  struct storage {
+    std::int64_t lower, upper, size, alignment, given;
+    std::uint64_t banks;
+    std::uint32_t buffer;  // the first of them
+  };
+  struct permission {
+    std::uint32_t from, to;  // storage `to` may take over the place of storage `from`
+  };
+  /// A plan: the end of each bank, the last bank first, and the place of each storage.
+  struct answer {
+    row<std::int64_t> height;
+    row<arena_place> places;
+  };
+
+  // ---- What is asked
+
+  bool refuse(arena_plan& out, arena_status status, arena_reason reason, std::size_t at, std::size_t other = 0) {
+    out.status = status;
+    out.reason = reason;
+    out.at = at;
+    out.other = other;
+    return false;
+  }
+
+  /// Validates the input, and makes the storages. False if there is an answer already.
+  [[nodiscard]] bool read(arena_plan& out) {
+    const auto bad = [&](arena_reason reason, std::size_t at) {
+      return refuse(out, arena_status::bad_input, reason, at);
+    };
+    if (options_.milliseconds < 0 || options_.work < 0) return bad(arena_reason::bad_limit, 0);
+    banks_.assign(options_.banks.begin(), options_.banks.end());
+    if (banks_.empty()) banks_.push_back({});
+    if (banks_.size() > 64) return bad(arena_reason::bad_bank, 64);
+    for (std::size_t b = 0; b < banks_.size(); ++b)
+      if (banks_[b].capacity < 0 || banks_[b].largest_block < 1) return bad(arena_reason::bad_bank, b);
+    if (buffers_.size() >= component::begins) return bad(arena_reason::too_large, component::begins);
+    const std::uint64_t all = banks_.size() == 64 ? ~0ULL : (1ULL << banks_.size()) - 1;
+    constexpr std::int64_t largest = std::int64_t{1} << 52;
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const arena_buffer& x = buffers_[i];
+      if (x.size < 0) return bad(arena_reason::negative_size, i);
+      if (x.lower >= x.upper) return bad(arena_reason::empty_lifetime, i);
+      if (x.alignment < 1 || x.alignment > std::int64_t{1} << 40) return bad(arena_reason::bad_alignment, i);
+      if ((x.banks & all) == 0) return bad(arena_reason::no_bank, i);
+      if (x.offset < -1 || (x.offset >= 0 && (!std::has_single_bit(x.banks & all) || x.alias_of != nobody)))
+        return bad(arena_reason::bad_offset, i);
+      if (x.size > largest || x.offset > largest || largest - total < x.size + x.alignment)
+        return bad(arena_reason::too_large, i);
+      total += x.size + x.alignment;
+    }
+    if (!read_aliases(out, all)) return false;
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const std::uint32_t from = buffers_[i].in_place_of;
+      if (from == nobody) continue;
+      if (from >= buffers_.size() || root_[from] == root_[i]) return bad(arena_reason::bad_in_place, i);
+      const storage &a = storages_[root_[from]], &b = storages_[root_[i]];
+      // Only a whole storage takes over the place of another one.
+      if (delta_[from] != 0 || delta_[i] != 0 || buffers_[from].alias_of != nobody || buffers_[i].alias_of != nobody)
+        return bad(arena_reason::bad_in_place, i);
+      if (a.size > 0 && b.size > 0 && a.lower < b.upper && b.lower < a.upper)
+        permissions_.push_back({root_[from], root_[i]});
+    }
+    return check_given(out);
+  }
+
+  /// Makes a storage of each buffer with its aliases.
+  [[nodiscard]] bool read_aliases(arena_plan& out, std::uint64_t all) {
+    const std::size_t n = buffers_.size();
+    root_.assign(n, nobody);
+    delta_.assign(n, 0);
+    const auto bad = [&](arena_reason reason, std::size_t at) {
+      return refuse(out, arena_status::bad_input, reason, at);
+    };
+    for (std::size_t i = 0; i < n; ++i)
+      if (buffers_[i].alias_of == nobody) {
+        const arena_buffer& x = buffers_[i];
+        root_[i] = static_cast<std::uint32_t>(storages_.size());
+        storages_.push_back(
+            {x.lower, x.upper, x.size, x.alignment, x.offset, x.banks & all, static_cast<std::uint32_t>(i)});
+      }
+    row<std::uint32_t> path(memory_);
+    for (std::size_t i = 0; i < n; ++i) {
+      path.clear();
+      std::uint32_t k = static_cast<std::uint32_t>(i);
+      for (; root_[k] == nobody; k = buffers_[k].alias_of) {
+        path.push_back(k);
+        if (path.size() > n || buffers_[k].alias_of >= n) return bad(arena_reason::bad_alias, i);
+      }
+      for (; !path.empty(); path.pop_back()) {
+        const std::uint32_t me = path.back();
+        const arena_buffer& x = buffers_[me];
+        const arena_buffer& of = buffers_[x.alias_of];
+        if (x.alias_offset < 0 || x.alias_offset > of.size - x.size) return bad(arena_reason::bad_alias, me);
+        root_[me] = root_[x.alias_of];
+        delta_[me] = delta_[x.alias_of] + x.alias_offset;
+        storage& s = storages_[root_[me]];
+        const std::int64_t alignment = x.size == 0 ? 1 : x.alignment;
+        if (delta_[me] % alignment != 0) return bad(arena_reason::bad_alias, me);
+        s.lower = std::min(s.lower, x.lower);
+        s.upper = std::max(s.upper, x.upper);
+        s.banks &= x.banks;
+        if (s.banks == 0) return bad(arena_reason::no_bank, me);
+        s.alignment = s.alignment / std::gcd(s.alignment, alignment) * alignment;
+        if (s.alignment > std::int64_t{1} << 40) return bad(arena_reason::bad_alignment, me);
+      }
+    }
+    std::int64_t total = 0;
+    for (const storage& s : storages_) {
+      total += s.size + s.alignment;
+      if (total > std::int64_t{1} << 52) return bad(arena_reason::too_large, s.buffer);
+    }
+    return true;
+  }
+
+  /// Looks for given offsets that exclude each other, and for buffers that are too large.
+  [[nodiscard]] bool check_given(arena_plan& out) {
+    const auto impossible = [&](arena_reason reason, std::size_t at, std::size_t other = 0) {
+      return refuse(out, arena_status::impossible, reason, at, other);
+    };
+    row<const storage*> given(memory_);
+    for (storage& s : storages_) {
+      if (s.size == 0) continue;
+      for (std::size_t b = 0; b < banks_.size(); ++b)
+        if (s.size > std::min(banks_[b].capacity, banks_[b].largest_block)) s.banks &= ~(1ULL << b);
+      if (s.banks == 0) return impossible(arena_reason::larger_than_bank, s.buffer);
+      if (s.given < 0) continue;
+      const arena_bank& b = banks_[bank_of(s)];
+      const std::int64_t within = s.given % b.largest_block;
+      if (within % s.alignment != 0) return refuse(out, arena_status::bad_input, arena_reason::bad_offset, s.buffer);
+      if (s.given > b.capacity - s.size || within > b.largest_block - s.size)
+        return impossible(arena_reason::larger_than_bank, s.buffer);
+      given.push_back(&s);
+    }
+    for (std::size_t i = 0; i < given.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) {
+        const storage &x = *given[j], &y = *given[i];
+        if (x.lower >= y.upper || y.lower >= x.upper || x.banks != y.banks) continue;
+        if (x.given >= y.given + y.size || y.given >= x.given + x.size) continue;
+        const auto links = [&](const permission& p) {
+          const storage &a = storages_[p.from], &b = storages_[p.to];
+          return (&a == &x && &b == &y) || (&a == &y && &b == &x);
+        };
+        if (x.given != y.given || std::none_of(permissions_.begin(), permissions_.end(), links))
+          return impossible(arena_reason::given_overlap, x.buffer, y.buffer);
+      }
+    return true;
+  }
+
+  [[nodiscard]] static std::uint32_t bank_of(const storage& s) {
+    return static_cast<std::uint32_t>(std::countr_zero(s.banks));
+  }
+
+  /// The bytes of the storages alive at one time, at most, less what they may share: a permission saves at most the
+  /// smaller of its two sizes, while both are alive.
+  [[nodiscard]] std::int64_t least_load() const {
+    row<std::pair<std::int64_t, std::int64_t>> changes(memory_);
+    for (const storage& s : storages_) {
+      changes.emplace_back(s.lower, s.size);
+      changes.emplace_back(s.upper, -s.size);
+    }
+    for (const permission& p : permissions_) {
+      const storage &a = storages_[p.from], &b = storages_[p.to];
+      const std::int64_t saved = std::min(a.size, b.size);
+      changes.emplace_back(std::max(a.lower, b.lower), -saved);
+      changes.emplace_back(std::min(a.upper, b.upper), saved);
+    }
+    std::sort(changes.begin(), changes.end());
+    std::int64_t now = 0, most = 0;
+    for (std::size_t k = 0; k < changes.size(); ++k) {
+      now += changes[k].second;
+      if (k + 1 == changes.size() || changes[k + 1].first != changes[k].first) most = std::max(most, now);
+    }
+    return most;
+  }
+
+  // ---- Permissions to share
+
+  /// Tries ways to use the permissions, and keeps the best plan.
+  void choose_sharing(Clock& clock) {
+    const std::size_t n = permissions_.size();
+    row<std::uint8_t> used(n, 1, memory_);
+    if (n == 0) {
+      is_complete_ = solve(used, clock, 1);
+      return;
+    }
+    const bool all = n <= most_choices;
+    const std::size_t rounds = all ? std::size_t{1} << n : most_choices;
+    bool complete = all, impossible = true;
+    random_source random(options_.seed);
+    bound_ = arena_unlimited;
+    for (std::size_t round = 0; round < rounds; ++round) {
+      if (round > 0 && (clock.should_stop() || is_at_load())) {
+        complete = complete && is_at_load() && banks_.size() == 1;
+        impossible = false;
+        bound_ = 0;
+        break;
+      }
+      // All permissions are used first, then one after the other less; many, in part by chance.
+      for (std::size_t k = 0; k < n; ++k)
+        used[k] = all ? (round >> k & 1U) == 0 : round == 0 || (round > 1 && random.below(4) != 0);
+      const std::int64_t before = bound_;
+      is_impossible_ = false;
+      bound_ = 0;
+      complete = solve(used, clock, 1.0 / static_cast<double>(rounds - round)) && complete;
+      bound_ = std::min(before, bound_);
+      impossible = impossible && is_impossible_;
+    }
+    if (!all) bound_ = 0;
+    is_impossible_ = all && impossible;
+    is_complete_ = complete;
+  }
+
+  [[nodiscard]] bool is_at_load() const {
+    return banks_.size() == 1 && !best_.height.empty() && best_.height[0] <= least_load();
+  }
+
+  /// Makes blocks of the storages under a choice of the permissions, and packs them with a share of the limits. True if
+  /// it is proven that no packing of these blocks is better than `best_`.
+  [[nodiscard]] bool solve(const row<std::uint8_t>& used, Clock& clock, double share) {
+    leader_.resize(storages_.size());
+    std::iota(leader_.begin(), leader_.end(), 0U);
+    row<std::uint32_t> next(storages_.size(), nobody, memory_);  // the members of a block, from the leader on
+    for (std::size_t k = 0; k < permissions_.size(); ++k)
+      if (used[k] != 0) join(permissions_[k], next);
+    blocks_.clear();
+    members_.assign(storages_.size(), nobody);
+    for (std::uint32_t s = 0; s < storages_.size(); ++s) {
+      if (leader_[s] != s || storages_[s].size == 0) continue;
+      storage block = storages_[s];
+      members_[s] = static_cast<std::uint32_t>(blocks_.size());
+      for (std::uint32_t m = next[s]; m != nobody; m = next[m]) {
+        block = joined(block, storages_[m]);
+        members_[m] = members_[s];
+      }
+      blocks_.push_back(block);
+    }
+    Clock part = clock.part(share);
+    const bool complete = pack_blocks(part);
+    clock.work(part.work_done());
+    return complete;
+  }
+
+  [[nodiscard]] static storage joined(storage a, const storage& b) {
+    a.lower = std::min(a.lower, b.lower);
+    a.upper = std::max(a.upper, b.upper);
+    a.size = std::max(a.size, b.size);
+    a.alignment = a.alignment / std::gcd(a.alignment, b.alignment) * b.alignment;
+    a.given = std::max(a.given, b.given);
+    a.banks &= b.banks;
+    return a;
+  }
+
+  /// Joins the blocks of two storages, if all their members may share bytes.
+  void join(const permission& p, row<std::uint32_t>& next) {
+    const std::uint32_t a = leader_[p.from], b = leader_[p.to];
+    if (a == b) return;
+    storage block = storages_[a], other = storages_[b];
+    for (std::uint32_t m = next[a]; m != nobody; m = next[m]) block = joined(block, storages_[m]);
+    for (std::uint32_t m = next[b]; m != nobody; m = next[m]) other = joined(other, storages_[m]);
+    if (block.given >= 0 && other.given >= 0 && block.given != other.given) return;
+    block = joined(block, other);
+    if (block.banks == 0 || block.alignment > std::int64_t{1} << 40) return;
+    if (block.given >= 0) {
+      const arena_bank& bank = banks_[bank_of(block)];
+      if (block.given % bank.largest_block % block.alignment != 0 || block.given > bank.capacity - block.size ||
+          block.given % bank.largest_block > bank.largest_block - block.size)
+        return;
+    }
+    for (std::uint32_t x = a; x != nobody; x = next[x])
+      for (std::uint32_t y = b; y != nobody; y = next[y])
+        if ((x != p.from || y != p.to) && storages_[x].lower < storages_[y].upper &&
+            storages_[y].lower < storages_[x].upper)
+          return;
+    std::uint32_t last = a;
+    while (next[last] != nobody) last = next[last];
+    next[last] = b;
+    for (std::uint32_t m = b; m != nobody; m = next[m]) leader_[m] = a;
+  }
+
+  // ---- Banks
+
+  /// Packs `blocks_`. First with sizes rounded up to the common divisor of all alignments, which is quick and mostly
+  /// enough; then as they are.
+  [[nodiscard]] bool pack_blocks(Clock& clock) {
+    current_.height.clear();
+    std::int64_t coarse = 0, fine = 0;
+    for (const storage& b : blocks_) {
+      coarse = std::gcd(coarse, b.alignment);
+      fine = std::gcd(fine, b.size);
+      if (b.given > 0) {
+        coarse = std::gcd(coarse, b.given);
+        fine = std::gcd(fine, b.given);
+      }
+    }
+    for (const arena_bank& b : banks_)
+      if (b.largest_block != arena_unlimited) {
+        coarse = std::gcd(coarse, b.largest_block);
+        fine = std::gcd(fine, b.largest_block);
+      }
+    for (std::int64_t before = 0; before != fine;) {  // each alignment must divide the unit, or be a multiple of it
+      before = fine;
+      for (const storage& b : blocks_)
+        if (fine % b.alignment != 0) fine = std::gcd(fine, b.alignment);
+    }
+    if (blocks_.empty()) coarse = fine = 1;
+    std::int64_t floor = 0;  // proven, in bytes, of one bank: no packing is lower
+    bool complete = false;
+    if (coarse > fine && coarse % fine == 0) {
+      Clock part = clock.part(0.6);
+      const bool lowest = pack_in_units(coarse, false, 0, part);
+      clock.work(part.work_done());
+      if (banks_.size() == 1 && lowest && !current_.height.empty())
+        floor = (current_.height[0] + coarse - 1) / coarse * coarse - coarse + 1;
+    }
+    complete = pack_in_units(fine, true, floor, clock);
+    if (!current_.height.empty() && (best_.height.empty() || current_.height < best_.height)) {
+      best_.height = current_.height;
+      best_.places.resize(storages_.size());
+      for (std::uint32_t s = 0; s < storages_.size(); ++s)
+        best_.places[s] = members_[s] != nobody
+                              ? current_.places[members_[s]]
+                              : arena_place{std::max<std::int64_t>(0, storages_[s].given), bank_of(storages_[s])};
+    }
+    return complete;
+  }
+
+  /// An alignment in units, which divides the unit or is a multiple of it.
+  [[nodiscard]] std::int64_t units(std::int64_t alignment) const noexcept {
+    return std::max<std::int64_t>(1, alignment / unit_);
+  }
+
+  /// Packs the blocks in units of some bytes, one bank after the other, the last one first. Keeps the packing in
+  /// `current_` if it is better than what is there. True if it is proven the best; then, if there is none, none is
+  /// possible.
+  [[nodiscard]] bool pack_in_units(std::int64_t unit, bool exact, std::int64_t floor, Clock& clock) {
+    unit_ = unit;
+    struct lifetime {
+      std::int64_t lower, upper, size;
+    };
+    row<lifetime> lives(memory_);
+    std::int64_t ample = 0, given_end = 0;  // free bytes for all, with alignments, behind all given offsets
+    for (const storage& b : blocks_) {
+      lives.push_back({b.lower, b.upper, component::in_units(b.size, unit)});
+      ample += lives.back().size + units(b.alignment);
+      if (b.given >= 0) given_end = std::max(given_end, b.given / unit + lives.back().size);
+    }
+    ample += given_end;
+    std::uint64_t in_use = 0;
+    for (const storage& b : blocks_) in_use |= b.banks;
+    row<std::int64_t> length(banks_.size(), 0, memory_);
+    for (std::size_t b = 0; b < banks_.size(); ++b) {
+      if ((in_use >> b & 1U) == 0) continue;
+      const std::int64_t part = banks_[b].largest_block == arena_unlimited ? 0 : banks_[b].largest_block / unit;
+      const std::int64_t room = part == 0 ? ample : 2 * ample + 2 * part;
+      length[b] = banks_[b].capacity == arena_unlimited ? room : std::min(room, banks_[b].capacity / unit);
+    }
+    auto components = divide_intervals(lives, 1, memory_);
+    if (components.empty()) {
+      current_.height.assign(banks_.size(), 0);
+      current_.places.clear();
+      return true;
+    }
+    bool proven = true;
+    for (std::size_t k = banks_.size(); k-- > 0;) {
+      if ((in_use >> k & 1U) == 0 && current_.height.size() == banks_.size()) continue;
+      const bool lowest = pack_bank(components, length, k, exact ? floor : 0, exact, clock);
+      proven = proven && lowest;
+      if (current_.height.empty()) return lowest && exact;  // `lowest`: proven that nothing fits
+      if (exact || banks_.size() > 1)
+        length[k] = std::min(
+            length[k], component::in_units(std::max<std::int64_t>(1, current_.height[banks_.size() - 1 - k]), unit));
+      if (current_.height[banks_.size() - 1 - k] == 0) length[k] = 0;
+    }
+    return proven;
+  }
+
+  /// Makes bank `k` small, while the other banks keep to `length`. True if it is proven the smallest; without a
+  /// packing, that there is none.
+  template <class Components>
+  [[nodiscard]] bool pack_bank(Components& components, const row<std::int64_t>& length, std::size_t k,
+                               std::int64_t floor, bool exact, Clock& clock) {
+    row<packing_bank> layout(memory_);
+    row<std::uint32_t> bank(memory_), position(banks_.size(), 0, memory_);
+    std::int64_t end = 0;
+    for (std::size_t j = 0; j <= banks_.size(); ++j) {
+      const std::size_t b = j == banks_.size() ? k : j;
+      if (j == k || (b != k && length[b] == 0)) continue;
+      position[b] = static_cast<std::uint32_t>(layout.size());
+      bank.push_back(static_cast<std::uint32_t>(b));
+      const std::int64_t part = banks_[b].largest_block == arena_unlimited ? 0 : banks_[b].largest_block / unit_;
+      layout.push_back({end, end + length[b], part});
+      end += length[b];
+    }
+    const std::int64_t base = layout.back().base;
+    bool has_rules = layout.size() > 1 || layout.back().part != 0;
+    for (const storage& b : blocks_) has_rules = has_rules || units(b.alignment) != 1 || b.given >= 0;
+    std::int64_t least = base;
+    for (auto& c : components) {
+      c.offset.clear();
+      c.bound = c.load;
+      if (has_rules) set_rules(c, layout, bank);
+      raise_bound(c, base, k);
+      if (exact && floor > 0) least = std::max(least, component::in_units(floor, unit_));
+      least = std::max(least, c.bound);
+      if (!current_.height.empty()) start_from(c, layout, position);
+    }
+    shared_search all;
+    all.seed = options_.seed;
+    // No packing of these blocks is better than that of other blocks.
+    if (banks_.size() == 1 && !best_.height.empty() && best_.height[0] <= least * unit_) {
+      if (exact) bound_ = std::max(bound_, least * unit_);
+      return exact;
+    }
+    // First any packing within the banks, then the lowest.
+    all.goal = {end, end, end, packing_goal::no_work_limit};
+    pack_components(components, clock, all);
+    if (is_any_above(components, end)) {
+      if (exact) is_impossible_ = true;
+      return true;
+    }
+    if (highest_component(components).height > end) return false;
+    all.goal = {least, packing_goal::unlimited, least + least / 50, packing_goal::no_work_limit};
+    {
+      Clock part = clock.part(1.0 / static_cast<double>(k + 1));
+      pack_components(components, part, all);
+      clock.work(part.work_done());
+    }
+    keep(components, layout, bank);
+    const auto& top = highest_component(components);
+    const bool lowest = top.height <= least || top.is_optimal();
+    if (exact && banks_.size() == 1) {
+      std::int64_t proven = 0;
+      for (const auto& c : components) proven = std::max(proven, c.bound);
+      bound_ = std::max(bound_, std::max(proven * unit_, floor));
+    }
+    return lowest;
+  }
+
+  /// The rules of a component's blocks.
+  template <class Component>
+  void set_rules(Component& c, const row<packing_bank>& layout, const row<std::uint32_t>& bank) {
+    auto& r = c.rules;
+    r.banks.assign(layout.begin(), layout.end());
+    r.alignment.clear();
+    r.allowed.clear();
+    r.fixed.clear();
+    row<std::uint32_t> given(memory_);
+    for (std::uint32_t i = 0; i < c.blocks(); ++i) {
+      const storage& b = blocks_[c.id[i]];
+      std::uint64_t allowed = 0;
+      for (std::size_t k = 0; k < bank.size(); ++k)
+        if ((b.banks >> bank[k] & 1U) != 0) allowed |= 1ULL << k;
+      r.alignment.push_back(units(b.alignment));
+      r.allowed.push_back(allowed);
+      r.fixed.push_back(-1);
+      if (b.given < 0 || allowed == 0) continue;
+      r.fixed.back() = layout[static_cast<std::size_t>(std::countr_zero(allowed))].base + b.given / unit_;
+      given.push_back(i);
+    }
+    std::sort(given.begin(), given.end(),
+              [&](std::uint32_t x, std::uint32_t y) { return std::pair(r.fixed[x], x) < std::pair(r.fixed[y], y); });
+    r.begin.assign(1, 0);
+    r.pins.clear();
+    for (std::uint32_t i = 0; i < c.blocks(); ++i) {
+      if (r.fixed[i] < 0)
+        for (const std::uint32_t p : given)
+          if (c.meet(i, p)) r.pins.push_back({r.fixed[p], r.fixed[p] + c.size[p]});
+      r.begin.push_back(static_cast<std::uint32_t>(r.pins.size()));
+    }
+  }
+
+  /// Raises a component's bound by what must lie in bank `k`, which begins at `base`, and by alignments.
+  template <class Component>
+  void raise_bound(Component& c, std::int64_t base, std::size_t k) {
+    row<std::int64_t> change(memory_);
+    row<std::int64_t> alignments(memory_);
+    for (std::uint32_t i = 0; i < c.blocks(); ++i) {
+      const storage& b = blocks_[c.id[i]];
+      const std::int64_t a = units(b.alignment);
+      if (b.banks == 1ULL << k && b.given >= 0) c.bound = std::max(c.bound, base + b.given / unit_ + c.size[i]);
+      if (std::find(alignments.begin(), alignments.end(), a) == alignments.end() && alignments.size() < 8)
+        alignments.push_back(a);
+    }
+    for (const std::int64_t a : alignments) {
+      std::int64_t slack = 0;  // the uppermost block need not end at a multiple
+      change.assign(c.sections + 1, 0);
+      for (std::uint32_t i = 0; i < c.blocks(); ++i) {
+        const storage& b = blocks_[c.id[i]];
+        if (b.banks != 1ULL << k || units(b.alignment) % a != 0) continue;
+        const std::int64_t rounded = component::in_units(c.size[i], a) * a;
+        slack = std::max(slack, rounded - c.size[i]);
+        change[c.first[i]] += rounded;
+        change[c.last[i] + 1] -= rounded;
+      }
+      std::int64_t now = 0;
+      for (std::uint32_t s = 0; s < c.sections; ++s) {
+        now += change[s];
+        c.bound = std::max(c.bound, base + now - slack);
+      }
+    }
+  }
+
+  /// Starts from the packing in `current_`.
+  template <class Component>
+  void start_from(Component& c, const row<packing_bank>& layout, const row<std::uint32_t>& position) {
+    row<std::int64_t> offset(memory_);
+    for (const std::size_t id : c.id) {
+      const arena_place& p = current_.places[id];
+      offset.push_back(layout[position[p.bank]].base + p.offset / unit_);
+    }
+    c.keep_if_lower(offset);
+  }
+
+  /// Keeps the packing of all components if it is better than `current_`.
+  template <class Components>
+  void keep(const Components& components, const row<packing_bank>& layout, const row<std::uint32_t>& bank) {
+    row<arena_place> places(blocks_.size(), arena_place{}, memory_);
+    row<std::int64_t> height(banks_.size(), 0, memory_);
+    for (const auto& c : components)
+      for (std::uint32_t i = 0; i < c.blocks(); ++i) {
+        std::size_t b = 0;
+        while (c.offset[i] >= layout[b].end) ++b;
+        const std::int64_t offset = (c.offset[i] - layout[b].base) * unit_;
+        places[c.id[i]] = {offset, bank[b]};
+        std::int64_t& top = height[banks_.size() - 1 - bank[b]];
+        top = std::max(top, offset + blocks_[c.id[i]].size);
+      }
+    if (!current_.height.empty() && !(height < current_.height)) return;
+    current_.height.swap(height);
+    current_.places.swap(places);
+  }
+
+  std::span<const arena_buffer> buffers_;
+  const arena_options& options_;
+  Allocator memory_;
+  row<arena_bank> banks_{memory_};
+  row<std::uint32_t> root_{memory_};  // buffer → its storage
+  row<std::int64_t> delta_{memory_};  // buffer → where it begins in its storage
+  row<storage> storages_{memory_};
+  row<permission> permissions_{memory_};
+  row<std::uint32_t> leader_{memory_};   // storage → the first storage of its block
+  row<std::uint32_t> members_{memory_};  // storage → its block
+  row<storage> blocks_{memory_};
+  answer current_{row<std::int64_t>(memory_), row<arena_place>(memory_)};  // the places of `blocks_`
+  answer best_{row<std::int64_t>(memory_), row<arena_place>(memory_)};     // the places of the storages
+  std::int64_t unit_ = 1;
+  std::int64_t bound_ = 0;  // proven, in bytes, of one bank
+  bool is_complete_ = false, is_impossible_ = false;
+};
+
+}  // namespace REMAT_NAMESPACE::detail
+
+namespace REMAT_NAMESPACE {
+
+template <class Clock>
+arena_plan arena_planner::plan(std::span<const arena_buffer> buffers, const arena_options& options) {
+  using memory_type = detail::scratch_allocator<std::byte>;
+  arena_plan out;
+  places_ = row<arena_place>(places_.get_allocator());
+  bank_bytes_ = row<std::int64_t>(bank_bytes_.get_allocator());
+  pool_.reset();
+  const auto search = [&] {
+    detail::arena_search<memory_type, Clock>(buffers, options, memory_type(pool_)).run(out, places_, bank_bytes_);
+  };
+#if defined(__cpp_exceptions)
+  try {
+    search();
+  } catch (const std::bad_alloc&) {
+    out = {};
+    out.status = arena_status::out_of_memory;
+  }
+#else
+  search();
+#endif
+  out.heap_bytes = pool_.heap_bytes();
+  return out;
+}
+
+inline std::string arena_plan::message() const {
+  const auto buffer = [&] { return "buffer " + std::to_string(at) + " "; };
+  const auto sizes = [&] {
+    return std::to_string(bytes) + " bytes, load " + std::to_string(load) +
+           (status == arena_status::optimal ? ", proven the best" : "");
+  };
+  switch (reason) {
+    case arena_reason::none:
+      if (status == arena_status::out_of_memory) return "memory ran out";
+      return ok() ? sizes() : "a limit came before a plan was found, or a proof that there is none";
+    case arena_reason::negative_size:
+      return buffer() + "has a size below 0";
+    case arena_reason::empty_lifetime:
+      return buffer() + "has an empty lifetime: expected lower < upper";
+    case arena_reason::bad_alignment:
+      return buffer() + "has an alignment below 1, or, with its aliases, above 2^40";
+    case arena_reason::no_bank:
+      return buffer() + "may lie in no bank";
+    case arena_reason::bad_offset:
+      return buffer() +
+             "has a given offset that is no multiple of its alignment or of its aliases', in several banks, or of an "
+             "alias";
+    case arena_reason::bad_alias:
+      return buffer() + "is an alias, but not within the bytes of another buffer, or misaligned there";
+    case arena_reason::bad_in_place:
+      return buffer() + "may take the place of a buffer that does not exist, of itself, or of an alias";
+    case arena_reason::bad_bank:
+      return "bank " + std::to_string(at) + " has a capacity below 0 or a largest block below 1, or is the 65th";
+    case arena_reason::bad_limit:
+      return "a limit of time or work is below 0";
+    case arena_reason::too_large:
+      return buffer() + "brings the sizes with their alignments above 2^52 bytes, or is the 2^31st";
+    case arena_reason::larger_than_bank:
+      return buffer() + "fits no bank and no block where it may lie";
+    case arena_reason::given_overlap:
+      return buffer() + "and buffer " + std::to_string(other) + " have given offsets, and share bytes at the same time";
+    case arena_reason::no_packing:
+      return "proven: the buffers do not fit";
+    case arena_reason::defect:
+      return "the exact check has refused the plan: an error of the library, please report it";
+  }
+  return "unknown";
+}
+
+}  // namespace REMAT_NAMESPACE

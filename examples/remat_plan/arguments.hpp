@@ -155,6 +155,7 @@ inline void define_options(CLI::App& app, arguments& out) {
       "  remat-plan gpt2.json --max-overhead 0.1 --out schedule.json\n\n"
       "  remat-plan gpt2.json --budget 40% --link out=25e9,in=25e9 --host-budget 64GiB\n\n"
       "  python3 export.py | remat-plan - --budget 8GiB --json\n\n"
+      "  remat-plan module_0001.jit_step.after_optimizations.txt --budget 80%\n\n"
       "  remat-plan gpt2.json --budget 50% --out - | python3 run.py\n\n"
       "  remat-plan sweep graphs/*.json --budget 0.8,0.5 --out DIR\n\n"
       "  remat-plan merge DIR\n\n"
@@ -166,7 +167,9 @@ inline void define_options(CLI::App& app, arguments& out) {
       "  2    unusable arguments or input; one line on standard error says why\n"
       "  130  Ctrl-C ended the solves; the best found is printed\n\n"
       "A second Ctrl-C ends the program.");
-  app.add_option("graph", out.graph, "A training graph or a chain, as JSON; - reads it from standard input")
+  app.add_option("graph", out.graph,
+                 "A training graph or a chain, as JSON, or an HLO module, as the text that XLA dumps or JAX's "
+                 "compiled.as_text() returns; - reads it from standard input")
       ->type_name("GRAPH.json");
   option("--budget", "B[,B...]",
          "Memory budgets: fractions of the baseline's peak, or with --bind arena of its arena (0.5, 50%), or bytes "

@@ -38,6 +38,7 @@ struct subject {
   double least_time = 0;      ///< proven: no schedule takes less time
   std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
   std::string link{};         ///< the link to the host in words; empty: there is none
+  std::string beside{};       ///< memory that no budget counts, in words; empty: not known
 };
 
 /// A schedule on several streams. Its computes wait for their data, and for the arena's bytes that they reuse.

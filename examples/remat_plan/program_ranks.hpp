@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "input_file.hpp"
 #include "remat/core/run.hpp"
-#include "remat/io/json.hpp"
 #include "remat/render/table.hpp"
 #include "shared/usage_error.hpp"
 
@@ -84,17 +84,18 @@ class program_ranks {
     return 1;
   }
 
-  /// The JSON document of the file `path`, or of standard input for "-". Rank 0 reads it, and sends the text.
-  [[nodiscard]] remat::json_document read(const std::string& path) const {
-    if (!several()) return read_alone(path);
-    const bool standard = path == "-";
+  /// The input file `path`, or standard input for "-". Rank 0 reads it, and sends the text.
+  [[nodiscard]] input_file read(const std::string& path) const {
+    if (!several()) return reading::read_input_file(path);
+    const bool standard = path == shared::standard_stream;
     std::string text;
-    std::optional<remat::json_document> own;  // which says what is wrong with a file
+    std::optional<input_file> own;  // which says what is wrong with a file
     std::exception_ptr failure;
     if (is_first()) {
       try {
-        if (!standard) own = read_alone(path);
-        text = standard ? text_of(std::cin) : text_of_file(path);
+        text = reading::is_hlo(path) ? "h" : "j";
+        if (!standard) own = reading::read_input_file(path);
+        text += standard ? text_of(std::cin) : text_of_file(path);
       } catch (...) {
         failure = std::current_exception();
       }
@@ -103,12 +104,7 @@ class program_ranks {
     if (failure) std::rethrow_exception(failure);
     if (sent.front() == '-') throw shared::usage_error("rank 0 cannot read " + path);
     if (own) return std::move(*own);
-    return {std::string_view(sent).substr(1), standard ? "standard input" : remat::printable(path, 4096)};
-  }
-
-  /// The same without ranks.
-  [[nodiscard]] static remat::json_document read_alone(const std::string& path) {
-    return path == "-" ? remat::json_document::read(std::cin, "standard input") : remat::json_document::read(path);
+    return reading::read_input_text(std::string_view(sent).substr(2), path, sent[1] == 'h');
   }
 
   /// Calls `prepare()` on every rank. If that throws on one of them, an exception leaves the call on all.

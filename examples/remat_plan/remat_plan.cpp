@@ -24,6 +24,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
@@ -31,6 +32,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
+#include "remat/io/hlo_text.hpp"
 #include "remat/io/json.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/render/dot.hpp"
@@ -43,6 +45,7 @@
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"
 #include "remat_plan/command_text.hpp"
+#include "remat_plan/input_file.hpp"
 #include "remat_plan/interrupt.hpp"
 #include "remat_plan/outcome.hpp"
 #include "remat_plan/program_ranks.hpp"
@@ -63,13 +66,14 @@ namespace {
 
 using namespace remat_plan;
 
-/// The input file, either a training graph or a chain, and the solvers that apply to it.
+/// The input file, either a training graph, an HLO module or a chain, and the solvers that apply to it.
 struct input {
   std::optional<remat::training_step> step{};
   std::optional<remat::chain_problem> stages{};
   subject what{};
   std::vector<named_solver> solvers{};
   std::vector<remat::unknown_key> unknown{};  ///< keys of the file that are ignored
+  bool is_unscheduled = false;                ///< an HLO module whose order need not be that of its run
 };
 
 constexpr const char* chain_times = "the chain's own times";  // in place of a cost model
@@ -154,6 +158,23 @@ void read_graph(input& in, const remat::json_document& document, const arguments
   read_step(in, args, args.cost.empty() ? std::string(in.step->cost.name()) : args.cost, in.step->cost.time_unit());
 }
 
+/// Reads an HLO module, whose entry computation is the graph.
+void read_module(input& in, const remat::hlo_module& module, const arguments& args) {
+  const remat::cost_spec cost = args.cost.empty() ? remat::default_cost(module.graph) : remat::parse_cost(args.cost);
+  try {
+    in.step.emplace(remat::training_step{module.graph, cost, remat::problem(module.graph, cost), {}});
+  } catch (const remat::error& e) {  // bad_cost
+    throw usage_error(in.what.file + ": " + remat::printable(e.what(), 1000));
+  }
+  const std::int64_t kept = module.parameter_bytes - module.donated_bytes;
+  in.what.beside =
+      "parameters " + remat::format_bytes(kept) + ", constants " + remat::format_bytes(module.constant_bytes);
+  if (module.donated_bytes > 0)
+    in.what.beside += "; donated parameters, " + remat::format_bytes(module.donated_bytes) + ", count";
+  in.is_unscheduled = !module.is_scheduled;
+  read_step(in, args, args.cost.empty() ? std::string(cost.name()) : args.cost, cost.time_unit());
+}
+
 /// A chain with a link is solved as its graph: the chain's own schedules have no copies.
 void read_chain_graph(input& in, const remat::chain& c, const arguments& args) {
   remat::training_graph graph = remat::chain_graph(c);
@@ -192,9 +213,13 @@ void read_chain(input& in, const remat::json_document& document, const arguments
 std::unique_ptr<input> read_input(const arguments& args, const program_ranks* ranks = nullptr) {
   auto in = std::make_unique<input>();
   in->what.streams = args.streams;
-  const remat::json_document document =
-      ranks != nullptr ? ranks->read(args.graph) : program_ranks::read_alone(args.graph);
-  in->what.file = document.file();
+  const input_file file = ranks != nullptr ? ranks->read(args.graph) : reading::read_input_file(args.graph);
+  in->what.file = file.name;
+  if (const auto* const module = std::get_if<remat::hlo_module>(&file.content)) {
+    read_module(*in, *module, args);
+    return in;
+  }
+  const remat::json_document& document = std::get<remat::json_document>(file.content);
   in->unknown = remat::unknown_keys(document);
   try {
     if (document.format() == "remat-chain")
@@ -260,6 +285,7 @@ void print_head(const input& in) {
        << "; cost model: " << remat::printable(s.cost, 200);
   if (!s.link.empty()) line << "; link to the host: " << s.link;
   std::cout << shared::fit(line.str(), STDOUT_FILENO) << '\n';
+  if (!s.beside.empty()) std::cout << shared::fit("beside the budget: " + s.beside, STDOUT_FILENO) << '\n';
   if (in.step && s.streams != 0) {
     const remat::stream_assignment a =
         remat::assign_streams(in.step->instance, remat::listed_order(in.step->instance), {s.streams, {}});
@@ -468,6 +494,9 @@ void print_notes(const input& in, const arguments& args) {
     if (const std::string hint = parse_bytes(args.host_budget_text).hint; !hint.empty())
       note("--host-budget " + args.host_budget_text + ": " + hint);
   for (const remat::unknown_key& unknown : in.unknown) note(unknown.message(in.what.file));
+  if (in.is_unscheduled)
+    note(in.what.file +
+         ": the module does not say is_scheduled=true, so XLA may run it in another order than the listed one");
 }
 
 /// Solves, prints and writes, and returns the exit status. `command` is the command line, for the report.

@@ -54,6 +54,7 @@ namespace remat_plan {
   head.facts = {{"Cost model", s.cost}};
   if (s.streams != 0) head.facts.push_back({"Streams", std::to_string(s.streams)});
   if (!s.link.empty()) head.facts.push_back({"Link to the host", s.link});
+  if (!s.beside.empty()) head.facts.push_back({"Beside the budget", s.beside});
   if (args.bind_arena)
     head.facts.push_back(
         {"The budget binds", "the arena, " + remat::format_bytes(s.baseline_bytes) + " of the baseline"});

@@ -98,7 +98,7 @@ inline void check_together(const sweep_arguments& args) {
                            "--trace", "--dot", "--json"})
     app.remove_option(app.get_option(name));
   app.footer(reading::sweep_footer);
-  app.add_option("graphs", out.graphs, "Training graphs and chains, as JSON")->type_name("GRAPH.json");
+  app.add_option("graphs", out.graphs, "Training graphs and chains, as JSON, and HLO modules")->type_name("GRAPH.json");
   app.add_option_function<std::string>(
          "--seed", [&](text value) { out.seeds = reading::read_seeds("--seed", value); },
          "Of all random choices, 0 by default; several are several pieces")

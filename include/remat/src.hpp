@@ -15,6 +15,7 @@
 #include "remat/graph/impl/training_graph.hpp"
 #include "remat/hierarchy/impl/hierarchy.hpp"
 #include "remat/hierarchy/impl/partition.hpp"
+#include "remat/io/impl/hlo_text.hpp"
 #include "remat/io/impl/text.hpp"
 #include "remat/memory/impl/check.hpp"
 #include "remat/memory/impl/plan.hpp"

@@ -1407,3 +1407,38 @@ TEST_CASE("with --link, the table and the report show the link and the host") {
   for (const char* word : {"Link to the host", "copies to the host and back"})
     CHECK_MESSAGE(html.find(word) != std::string::npos, word);
 }
+
+TEST_CASE("the text of an HLO module is planned with the names of its instructions") {
+  if (!built()) return;
+  const std::string rnn = data + "/hlo/jax-rnn.hlo.txt";
+  const result all = run({rnn, "--budget", "1.0", "--work", "1000"});
+  CHECK(all.status == 0);
+  CHECK(all.err.empty());
+  CHECK(all.out.find("jit_step: 11 operations") == 0);
+  CHECK(all.out.find(
+            "\nbeside the budget: parameters 4.00 MiB, constants 196 B; donated parameters, 2.25 MiB, count\n") !=
+        std::string::npos);
+  const result none = run({rnn, "--budget", "1MiB", "--json"});
+  CHECK(none.status == 1);
+  REQUIRE(none.lines().size() == 1);
+  CHECK(none.lines()[0]["status"] == "infeasible");
+  CHECK(none.lines()[0]["message"].get<std::string>().find("(while.3)") != std::string::npos);
+
+  // Any name will do if the text begins with HloModule; the order of an unscheduled module may not be the run's.
+  const scratch folder;
+  const std::string any = folder.file("any.txt"), bad = folder.file("bad.hlo");
+  std::ofstream(any) << "HloModule m\nENTRY %e {\n  %x = f32[8] parameter(0)\n  ROOT %y = f32[8] tanh(%x)\n}\n";
+  std::ofstream(bad) << "ENTRY %e {\n";
+  const result unscheduled = run({any, "--budget", "1.0", "--json"});
+  CHECK(unscheduled.status == 0);
+  CHECK(unscheduled.err.find(any + ": the module does not say is_scheduled=true") != std::string::npos);
+  CHECK(unscheduled.lines().at(0)["peak_bytes"] == 32);
+  const result refused = run({bad, "--budget", "1.0"});
+  CHECK(refused.status == 2);
+  CHECK(refused.err ==
+        "remat-plan: " + bad +
+            ": line 1, column 1: is `ENTRY %e {`; expected a text that begins with HloModule, as --xla_dump_to "
+            "and compiled.as_text() write it\n");
+  CHECK(run({rnn, "--budget", "1.0", "--cost", "measured"}).status == 2);
+  CHECK(run({"--help"}).out.find("HLO module") != std::string::npos);
+}

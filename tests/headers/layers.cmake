@@ -62,10 +62,11 @@ set(may_include_io core graph cost problem schedule chain treewidth memory io)
 
 # room_of(HEADER RESULT): empty for the umbrellas. A leaf stands beside the rooms, and belongs to one.
 set(room_of_arena memory)
+set(room_of_order refine)
 function(room_of header result)
   get_filename_component(folder "${header}" DIRECTORY)
   string(REGEX REPLACE "/(detail|impl)$" "" folder "${folder}")
-  if(header MATCHES "^(arena)\\.hpp$")
+  if(header MATCHES "^(arena|order)\\.hpp$")
     set(folder "${room_of_${CMAKE_MATCH_1}}")
   endif()
   if(folder STREQUAL "method")

@@ -534,3 +534,18 @@ TEST_CASE("a buffer in place of another shares its bytes where that pays, and an
   CHECK(aliased.places[2].offset == aliased.places[1].offset + 4);
   CHECK(aliased.message() == "8 bytes, load 8, proven the best");
 }
+
+TEST_CASE("any plan within the capacity ends the search, and proves no size") {
+  const buffers all = many(7, 100);
+  arena_planner planner;
+  arena_options options = thorough(banks{}, 20'000'000);
+  const std::int64_t load = planner.plan(all, thorough({}, 100'000)).load;
+  const banks where{{2 * load}};
+  options.banks = where;
+  options.any_plan = true;
+  const arena_plan plan = planner.plan(all, options);
+  REQUIRE(plan.ok());
+  CHECK(is_legal(all, where, plan));
+  CHECK(plan.bytes <= 2 * load);
+  CHECK(plan.work < 1'000'000);
+}

@@ -46,6 +46,7 @@ struct arena_options {
   std::int64_t milliseconds = 10;       ///< wall clock, at least 0; `arena_unlimited`: the work alone
   std::int64_t work = arena_unlimited;  ///< blocks and sections visited, at least 0; some 100 to 200 a µs
   std::uint64_t seed = 0;               ///< the seed of the random numbers
+  bool any_plan = false;                ///< the first plan within the capacities will do: no smaller one is sought
 };
 
 /// The answer of `arena_planner::plan`.
@@ -108,7 +109,7 @@ struct arena_plan {
 };
 
 namespace detail {
-class arena_clock;
+class limit_clock;
 template <class Allocator, class Clock>
 class arena_search;
 }  // namespace detail
@@ -141,7 +142,7 @@ class arena_planner {
   explicit arena_planner(std::span<std::byte> memory) noexcept : pool_(memory) {}
 
   /// Plans the buffers.
-  template <class Clock = detail::arena_clock>
+  template <class Clock = detail::limit_clock>
   arena_plan plan(std::span<const arena_buffer> buffers, const arena_options& options = {});
 
  private:

@@ -43,6 +43,7 @@ check_umbrella(solvers -DREMAT_SEPARATE_COMPILATION 25)
 check_umbrella(execute -DREMAT_SEPARATE_COMPILATION 25)
 check_umbrella(adjoint "" 10)  # a leaf
 check_umbrella(arena "" 15)  # a leaf
+check_umbrella(order "" 15)  # a leaf
 # nvcc's pass for the device has no definitions in either form.
 check_umbrella(solvers -D__CUDA_ARCH__=900 25)
 check_umbrella(execute -D__CUDA_ARCH__=900 25)

@@ -14,7 +14,7 @@ include("${COMPONENTS}")
 if(NOT DEFINED most_public)
   set(most_public 75)
 endif()
-set(leaves adjoint.hpp arena.hpp io/hlo_text.hpp)
+set(leaves adjoint.hpp arena.hpp order.hpp io/hlo_text.hpp)
 set(planner automatic chen evict exact no_remat offload refined revolve rotor)
 
 set(expected_remat)

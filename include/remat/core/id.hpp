@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/leaf.hpp"
 
 namespace REMAT_NAMESPACE {
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/leaf.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -16,6 +15,7 @@
 #include <tuple>
 #include <utility>
 
+#include "remat/core/detail/limit_clock.hpp"
 #include "remat/memory/detail/arena_check.hpp"
 #include "remat/memory/detail/packing.hpp"
 
@@ -24,43 +24,6 @@
 /// become ranges of one space of offsets, in which the engine packs the blocks.
 
 namespace REMAT_NAMESPACE::detail {
-
-/// The clock of an arena's search: limits of time and of work.
-class arena_clock {
- public:
-  arena_clock(std::int64_t nanoseconds, std::uint64_t work) : start_(now()), time_(nanoseconds), limit_(work) {}
-
-  void work(std::uint64_t n) noexcept { work_ += n; }
-  [[nodiscard]] std::uint64_t work_done() const noexcept { return work_; }
-  [[nodiscard]] bool should_stop() const {
-    return work_ >= limit_ || (time_ != arena_unlimited && now() - start_ >= time_);
-  }
-  /// A clock with a share of what is left. Its work is to be counted here when it has ended.
-  [[nodiscard]] arena_clock part(double share) const {
-    arena_clock out = *this;
-    out.start_ = time_ == arena_unlimited ? 0 : now();
-    out.work_ = 0;
-    if (time_ != arena_unlimited) out.time_ = part_of(share, std::max<std::int64_t>(0, time_ - (out.start_ - start_)));
-    if (limit_ != no_limit)
-      out.limit_ =
-          static_cast<std::uint64_t>(part_of(share, static_cast<std::int64_t>(limit_ - std::min(limit_, work_))));
-    return out;
-  }
-
-  static constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
-
- private:
-  [[nodiscard]] static std::int64_t part_of(double share, std::int64_t all) {
-    return share >= 1 ? all : static_cast<std::int64_t>(static_cast<double>(all) * share);
-  }
-  [[nodiscard]] static std::int64_t now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
-
-  std::int64_t start_, time_;
-  std::uint64_t limit_, work_ = 0;
-};
 
 /// One call of `arena_planner::plan`.
 template <class Allocator, class Clock>
@@ -75,9 +38,7 @@ class arena_search {
   /// Plans. The rows get the places, and the sizes of the banks.
   void run(arena_plan& out, row<arena_place>& places, row<std::int64_t>& bank_bytes) {
     if (!read(out)) return;
-    Clock clock(
-        options_.milliseconds >= arena_unlimited / 1'000'000 ? arena_unlimited : options_.milliseconds * 1'000'000,
-        options_.work == arena_unlimited ? Clock::no_limit : static_cast<std::uint64_t>(options_.work));
+    Clock clock(options_.milliseconds, options_.work);
     choose_sharing(clock);
     out.work = clock.work_done();
     out.load = least_load();
@@ -306,7 +267,7 @@ class arena_search {
     random_source random(options_.seed);
     bound_ = arena_unlimited;
     for (std::size_t round = 0; round < rounds; ++round) {
-      if (round > 0 && (clock.should_stop() || is_at_load())) {
+      if (round > 0 && (clock.should_stop() || is_at_load() || is_enough(best_))) {
         complete = complete && is_at_load() && banks_.size() == 1;
         impossible = false;
         bound_ = 0;
@@ -327,6 +288,7 @@ class arena_search {
     is_complete_ = complete;
   }
 
+  [[nodiscard]] bool is_enough(const answer& a) const { return options_.any_plan && !a.height.empty(); }
   [[nodiscard]] bool is_at_load() const {
     return banks_.size() == 1 && !best_.height.empty() && best_.height[0] <= least_load();
   }
@@ -429,7 +391,7 @@ class arena_search {
       if (banks_.size() == 1 && lowest && !current_.height.empty())
         floor = (current_.height[0] + coarse - 1) / coarse * coarse - coarse + 1;
     }
-    complete = pack_in_units(fine, true, floor, clock);
+    if (!is_enough(current_)) complete = pack_in_units(fine, true, floor, clock);
     if (!current_.height.empty() && (best_.height.empty() || current_.height < best_.height)) {
       best_.height = current_.height;
       best_.places.resize(storages_.size());
@@ -482,6 +444,7 @@ class arena_search {
       if ((in_use >> k & 1U) == 0 && current_.height.size() == banks_.size()) continue;
       const bool lowest = pack_bank(components, length, k, exact ? floor : 0, exact, clock);
       proven = proven && lowest;
+      if (is_enough(current_)) return false;
       if (current_.height.empty()) return lowest && exact;  // `lowest`: proven that nothing fits
       if (exact || banks_.size() > 1)
         length[k] = std::min(
@@ -536,8 +499,8 @@ class arena_search {
       return true;
     }
     if (highest_component(components).height > end) return false;
-    all.goal = {least, packing_goal::unlimited, least + least / 50, packing_goal::no_work_limit};
-    {
+    if (!options_.any_plan) {
+      all.goal = {least, packing_goal::unlimited, least + least / 50, packing_goal::no_work_limit};
       Clock part = clock.part(1.0 / static_cast<double>(k + 1));
       pack_components(components, part, all);
       clock.work(part.work_done());

@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(graph chain schedule intervals pace solution mip command_line executor copies)
+all=(graph chain schedule intervals pace hlo solution mip command_line executor copies)
 clang=$(command -v clang++-14 || command -v clang++) || { echo "clang++ is missing (Debian: clang-14)" >&2; exit 2; }
 build=${FUZZ_BUILD:-address}
 case $build in

@@ -4,8 +4,8 @@
     python3 -m venv build/jax && build/jax/bin/pip install "jax[cpu]"
     build/jax/bin/python bench/hlo/dump_jax.py build/hlo [--program build/release/examples/remat-plan] [--only mlp,rnn]
 
-OUT/NAME.hlo.txt is what compiled.as_text() returns, and OUT/memory.json what compiled.memory_analysis() says. With a program,
-the script prints a table as Markdown. Sizes are in MB (10^6 bytes):
+OUT/NAME.hlo.txt is what compiled.as_text() returns, and OUT/memory.json what compiled.memory_analysis() says. A step
+whose files are there is not compiled again. With a program, the script prints a table as Markdown. Sizes are in MB (10^6 bytes):
 
     arguments, outputs, alias, temp   XLA's own figures
     XLA                               arguments + outputs - alias + temp
@@ -226,7 +226,7 @@ def dump(name, out):
 
 
 def solve(program, file, budgets, solver):
-    run = subprocess.run([program, str(file), "--budget", budgets, "--solver", solver, "--work", "2000000", "--json"],
+    run = subprocess.run([program, str(file), "--budget", budgets, "--solver", solver, "--work", "300000", "--json"],
                          capture_output=True, text=True, check=False)
     if run.returncode not in (0, 1):
         sys.exit(run.stderr)
@@ -259,9 +259,10 @@ def main():
     for name in args.only.split(","):
         if name not in STEPS:
             sys.exit(f"--only {name}: expected one of {', '.join(STEPS)}")
-        memory[name] = dump(name, args.out)
-        known.write_text(json.dumps(memory, indent=1) + "\n")
-        print(f"{name}: {memory[name]}", file=sys.stderr)
+        if name not in memory or not (args.out / f"{name}.hlo.txt").exists():
+            memory[name] = dump(name, args.out)
+            known.write_text(json.dumps(memory, indent=1) + "\n")
+            print(f"{name}: {memory[name]}", file=sys.stderr)
     if args.program:
         print("| step | arguments | outputs | alias | temp | XLA | ours | differs | −20 % | −40 % |")
         print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")

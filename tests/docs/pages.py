@@ -86,6 +86,8 @@ BY_HAND = [
     ("docs/distribute.md", "shell", "python3 bench/distribute/simulate_ranks.py", "needs times that MPI measures"),
     ("docs/offload.md", "output", "$ measure-link", "needs a GPU"),
     ("docs/benchmark-set.md", "shell", "bash bench/set/pack.sh", "it changes the checkout; the test bench.pack_set runs it"),
+    ("docs/hlo.md", "shell", "build/jax/bin/python", "needs JAX"),
+    ("docs/hlo.md", "Python", "compiled = jax.jit", "needs JAX"),
     ("docs/*.md", "shell", "build/release/bench/", MEASURES),
     ("docs/memory-plan.md", "shell", "fit_figures", MEASURES),
     ("docs/memory-plan.md", "shell", "arena_figures", MEASURES),

@@ -42,6 +42,35 @@ const std::vector<std::string>& schedules() {
   return texts;
 }
 
+const std::vector<std::string>& modules() {
+  static const std::vector<std::string> texts{
+      R"(HloModule m, is_scheduled=true, input_output_alias={ {1}: (1, {}, may-alias) }
+%body {
+  %s = (s32[], f32[8]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[8]{0} get-tuple-element(%s), index=1
+  %y = f32[8]{0} tanh(%x)
+  ROOT %r = (s32[], f32[8]{0}) tuple(%i, %y)
+}
+%test {
+  %s.1 = (s32[], f32[8]{0}) parameter(0)
+  ROOT %go = pred[] constant(true)
+}
+ENTRY %main (w: f32[8,8], v: f32[8]) -> (f32[8], f32[8]) {
+  %w = f32[8,8]{1,0} parameter(0)
+  %v = f32[8]{0} parameter(1)
+  %d = f32[8]{0} dot(%w, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="dot"}
+  %k = s32[] constant(3)
+  %t = (s32[], f32[8]{0}) tuple(%k, %d)
+  %loop = (s32[], f32[8]{0}) while(%t), condition=%test, body=%body, backend_config={"known_trip_count":{"n":"3"}}
+  %z = f32[8]{0} get-tuple-element(%loop), index=1
+  %s0 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(%z)
+  %e = f32[8]{0} copy-done(%s0)
+  ROOT %out = (f32[8]{0}, f32[8]{0}) tuple(%e, %v)
+})"};
+  return texts;
+}
+
 const std::vector<std::string>& command_lines() {
   static const std::vector<std::string> texts{
       "g.json\n--budget\n0.5,12GiB,50%\n--solver\nevict,rotor\n--option\nrotor.slots=200\n--seconds\n2.5\n--seed\n3",
@@ -144,6 +173,10 @@ TEST_CASE("changed graphs") {
 }
 TEST_CASE("changed schedules") {
   run("schedules", schedules(), fuzz::try_schedule,
+      [](const std::string& message, const std::string&) { return names_place(message); });
+}
+TEST_CASE("changed HLO modules") {
+  run("HLO modules", modules(), fuzz::try_hlo,
       [](const std::string& message, const std::string&) { return names_place(message); });
 }
 TEST_CASE("changed command lines") {

@@ -28,6 +28,8 @@
 
 #include "remat/chain/chain.hpp"
 #include "remat/core/error.hpp"
+#include "remat/cost/models.hpp"
+#include "remat/io/hlo_text.hpp"
 #include "remat/io/json.hpp"
 #include "remat/io/text.hpp"
 #include "remat/memory/check.hpp"
@@ -36,6 +38,7 @@
 #include "remat/mip/model.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"
@@ -188,6 +191,18 @@ inline outcome try_pace(std::string_view text) {
       std::istringstream again(out.str());
       require(same(read_pace_graph(again, file).rows(), read.rows()), "a written graph is read differently");
     }
+  });
+}
+
+inline outcome try_hlo(std::string_view text) {
+  return read_or_refuse<bad_file>([&] {
+    const hlo_module read = parse_hlo(text, file);
+    require(is_hlo_text(text), "a module is read that does not begin as one");
+    const std::string once = to_json(read.graph);
+    require(to_json(to_training_graph(json_document(once, file))) == once, "a written graph is read differently");
+    const problem p(read.graph, default_cost(read.graph));
+    require(check(p, listed_order(p).steps).peak_bytes == p.graph().baseline_peak, "the listed order has another peak");
+    require(read.donated_bytes <= read.parameter_bytes, "more is donated than there is");
   });
 }
 
@@ -457,11 +472,12 @@ struct target {
   std::string_view name;
   outcome (*run)(std::string_view);
 };
-inline constexpr std::array<target, 10> targets{{{"graph", try_graph},
+inline constexpr std::array<target, 11> targets{{{"graph", try_graph},
                                                  {"chain", try_chain},
                                                  {"schedule", try_schedule},
                                                  {"intervals", try_intervals},
                                                  {"pace", try_pace},
+                                                 {"hlo", try_hlo},
                                                  {"solution", try_solution},
                                                  {"mip", try_mip},
                                                  {"command_line", try_command_line},

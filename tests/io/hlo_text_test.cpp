@@ -418,6 +418,25 @@ TEST_CASE("what is unknown is an operation of its operands and its shape") {
   CHECK(m.graph.bytes_accessed(find(m, "y")) == 54);
 }
 
+TEST_CASE("constants may stand among operands, and results of asynchronous operations may be known late") {
+  const hlo_module m = module_of(R"(
+    %x = f32[10] broadcast(f32[] constant(0), s8[2]{0} constant({1, 2})), dimensions={}
+    %s = ((f32[10]), (), s32[]) async-start(%x), calls=%twice
+    %u = ((f32[10]), (f32[10], f32[10]), s32[]) async-update(%s)
+    ROOT %d = (f32[10], f32[10]) async-done(%u)
+)",
+                                 R"(
+%twice (p: f32[10]) -> (f32[10], f32[10]) {
+  %p = f32[10] parameter(0)
+  ROOT %t = (f32[10], f32[10]) tuple(%p, %p)
+}
+)");
+  CHECK(names(m) == std::vector<std::string>{"x", "s", "u", "d"});
+  CHECK(m.constant_bytes == 6);
+  CHECK(m.graph.inputs(find(m, "x")).size() == 2);
+  CHECK(m.graph.final_outputs().size() == 2);
+}
+
 TEST_CASE("computations may be nested to any depth, and a long module is read in linear time") {
   std::string before = "%c0 (p: f32[4]) -> f32[4] {\n  %p = f32[4] parameter(0)\n  ROOT %n = f32[4] negate(%p)\n}\n";
   constexpr int depth = 20'000;
@@ -474,6 +493,8 @@ TEST_CASE("a text that breaks the format is refused with its place and what woul
   CHECK(refusal_of("  %x = (f32[2], f32[2]) parameter(0)\n  %y = f32[2] call(%x), to_apply=%b\n",
                    "%b {\n %p = f32[2] parameter(0)\n}\n") ==
         "m.txt: line 7, column 4: call y gives 2 arrays to computation b; expected 1, as its parameters have");
+  CHECK(refusal_of("  %x = (f32[2]) parameter(0)\n  %y = f32[2] get-tuple-element(%x)\n") ==
+        "m.txt: line 4, column 4: get-tuple-element y has no index; expected index=0 or another number");
   CHECK(refusal_of("  %x = f32[2] parameter(0)\n  %y = f32[2] copy-done(%x)\n") ==
         "m.txt: line 4, column 4: copy-done y ends x; expected an operation that a start began");
   CHECK(refusal_of("  %x = f32[2] parameter(0)\n  %y = f32[2] dot(%x, %x), lhs_contracting_dims={1}\n") ==

@@ -47,11 +47,11 @@ struct attribute {
 struct instruction {
   std::string_view name, opcode;
   bool is_tuple = false;
-  part leaves{};            // its shape
-  part children{};          // if it is a tuple: the first leaf of each element, counted from the first one of the tuple
-  part operands{};          // instructions
-  part attributes{};        // those that matter
-  std::int64_t number = 0;  // the number of a parameter, or the index of a get-tuple-element
+  part leaves{};      // its shape
+  part children{};    // if it is a tuple: the first leaf of each element, counted from the first one of the tuple
+  part operands{};    // instructions
+  part attributes{};  // those that matter
+  std::int64_t number = -1;  // the number of a parameter, or the index of a get-tuple-element
 };
 
 struct computation {
@@ -470,20 +470,12 @@ class parser {
   void read_instruction(computation& c) {
     instruction i;
     i.name = name("an instruction, `%name = shape opcode(…)`, or } at the end of the computation");
-    const auto number = static_cast<std::uint32_t>(out_.instructions.size());
-    if (number > none / 4) fail("there are more than 2^30 instructions");
-    if (i.name == "ROOT") {
-      if (c.root != none)
-        out_.fail(i.name.data(), "the computation has two instructions with the word ROOT; expected one");
-      c.root = number;
-      i.name = name("the name of the root");
-    }
+    const bool is_root = i.name == "ROOT";
+    if (is_root && c.root != none)
+      out_.fail(i.name.data(), "the computation has two instructions with the word ROOT; expected one");
+    if (is_root) i.name = name("the name of the root");
     expect('=', "= behind the name of the instruction");
-    i.leaves.begin = static_cast<std::uint32_t>(out_.leaves.size());
-    i.children.begin = static_cast<std::uint32_t>(out_.children.size());
-    read_shape(&i);
-    i.leaves.end = static_cast<std::uint32_t>(out_.leaves.size());
-    i.children.end = static_cast<std::uint32_t>(out_.children.size());
+    read_shape_of(i);
     i.opcode = in_.word();
     if (i.opcode.empty()) fail_as("an opcode, such as add");
     in_.skip();
@@ -494,7 +486,7 @@ class parser {
       skip_group();
       if (i.opcode == "parameter") {
         i.number = number_at(cursor({first + 1, static_cast<std::size_t>(in_.at() - first - 2)}).word()).value_or(-1);
-        c.parameters.push_back(number);
+        c.parameters.push_back(static_cast<std::uint32_t>(out_.instructions.size()));
       }
     } else {
       read_operands(i);
@@ -512,6 +504,11 @@ class parser {
       }
     }
     i.attributes.end = static_cast<std::uint32_t>(out_.attributes.size());
+    if (i.opcode == "get-tuple-element" && i.number < 0)
+      out_.fail(i, "has no index; expected index=0 or another number");
+    const auto number = static_cast<std::uint32_t>(out_.instructions.size());
+    if (number > none / 4) fail("there are more than 2^30 instructions");
+    if (is_root) c.root = number;
     if (!names_.emplace(i.name, number).second)
       out_.fail(i.name.data(), "there are two instructions of the name " + printable(i.name) + "; expected one");
     out_.instructions.push_back(i);
@@ -534,11 +531,31 @@ class parser {
     }
   }
 
+  void read_shape_of(instruction& i) {
+    i.leaves.begin = static_cast<std::uint32_t>(out_.leaves.size());
+    i.children.begin = static_cast<std::uint32_t>(out_.children.size());
+    read_shape(&i);
+    i.leaves.end = static_cast<std::uint32_t>(out_.leaves.size());
+    i.children.end = static_cast<std::uint32_t>(out_.children.size());
+  }
+
+  /// Appends a constant that stands among operands: `f32[] constant(0)`.
+  void read_constant() {
+    instruction i;
+    read_shape_of(i);
+    i.name = i.opcode = in_.word();
+    in_.skip();
+    skip_group();
+    out_.operands.push_back(static_cast<std::uint32_t>(out_.instructions.size()));
+    out_.instructions.push_back(i);
+  }
+
   void read_operands(instruction& i) {
     in_.advance();
     if (!in_.take(')')) {
       do {
         in_.skip();
+        const cursor before = in_;
         const char* at = in_.at();
         std::string_view operand;
         if (in_.peek() != '%' && in_.peek() != '(') operand = in_.word();
@@ -549,6 +566,12 @@ class parser {
           in_.skip();
           at = in_.at();
           operand = in_.name();
+          in_.skip();
+          if (operand == "constant" && in_.peek() == '(') {
+            in_ = before;
+            read_constant();
+            continue;
+          }
         }
         if (operand.empty()) fail_as("the name of an operand, or )");
         const auto found = names_.find(operand);

@@ -319,6 +319,7 @@ class lowering {
         require_operands(i, 1);
         if (const auto first = start_of_.find(module_.operands[i.operands.begin]); first != start_of_.end())
           start_of_.emplace(number, std::uint32_t{first->second});
+        if (module_.operand(i, 0).leaves.size() != i.leaves.size()) break;  // its result is known from here on
         return set_aliases(i, arrays_of(module_.operand(i, 0)), "its operand");
       default:
         break;

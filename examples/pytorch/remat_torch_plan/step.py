@@ -34,6 +34,7 @@ from .measure import find_layouts
 from .measure import measure as measure_operations
 from .measure import signatures
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
+from .saved import SavedPlans, save_plans
 from .private import DataDependentShape, after_forward, before_forward, install_output_hooks, log_of_traces, storage_key
 
 _LOG = logging.getLogger("remat_torch_plan")
@@ -62,6 +63,7 @@ def plan(
     cuda_graph=False,
     seeds="eager",
     verify=True,
+    plan=None,
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -104,6 +106,9 @@ def plan(
         it is faster so; then each random operation has a seed of its own, from one draw at the beginning of the step, and a
         `PlanWarning` says so.
 
+    plan: a file that `PlannedStep.save` wrote: the step takes its plans, and solves nothing for their shapes. A `PlanError` with one line
+        says what differs if they belong to another step, budget, version of PyTorch or GPU, or take more than their budget here.
+
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
     """
@@ -123,10 +128,11 @@ def plan(
         require_gpu(torch.device("cuda"))
     if seeds not in ("eager", "own"):
         raise PlanError(f"seeds {seeds!r}: expected 'eager' or 'own'")
-    find_program()  # now, not after a trace
+    if plan is None:
+        find_program()  # now, not after a trace
     measure = measure and not compile
     options = _Options(
-        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify
+        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify, plan
     )
     step = PlannedStep(model, loss, options)
     if inputs is not None:
@@ -173,6 +179,7 @@ class _Options:
     cuda_graph: bool
     seeds: str
     verify: bool
+    file: str | None  # of plans
 
 
 @dataclass(eq=False)
@@ -229,6 +236,7 @@ class _State:
         self.checked = set()  # plans that were compared with eager PyTorch
         self.due = False  # so is the plan of this call
         self.verification = None  # the last
+        self.saved = None  # SavedPlans
 
 
 def _refuse_second_derivatives(_):
@@ -263,6 +271,7 @@ class PlannedStep(nn.Module):
         wrapped = LossModule(model.module if parallel else model, loss)
         distributed.refuse_sharded(wrapped)
         self._state = _State(wrapped, model if parallel else None)
+        self._state.saved = SavedPlans(options.file) if options.file is not None else None
         self._state.pool = Pool(wrapped) if options.cuda_graph else None
         self._state.traced = GuardedStep(
             wrapped, self._plan, self._may_run, self._state.host, options.compile, self._state.pool
@@ -457,6 +466,10 @@ class PlannedStep(nn.Module):
         """The last comparison with eager PyTorch, a `Verification`; None before the first."""
         return self._state.verification
 
+    def save(self, path):
+        """Writes all plans so far to a file, from which `plan(…, plan=path)` takes them. Raises `PlanError` before the first plan."""
+        save_plans(path, self.plans, self._options)
+
     def report(self, show=True, optimizer=None, device_bytes=None, path=None):
         """Opens the page about the plan that ran last in a browser (`show`), and returns a summary as text.
 
@@ -468,6 +481,8 @@ class PlannedStep(nn.Module):
         page = found.schedule.report
         if path is not None:
             if page is None:
+                if self._state.saved:
+                    raise PlanError("path: a plan from a file has no page; the step that was saved has it")
                 raise PlanError("path: there is no page, since remat-plan was built without Chart.js; `python -m remat_torch_plan --check`")
             page = os.path.abspath(shutil.copyfile(page, path))
         if show and page and os.path.exists(page):
@@ -490,6 +505,10 @@ class PlannedStep(nn.Module):
 
         def measure_and_solve():
             begin = time.perf_counter()
+            taken = self._state.saved and self._state.saved.take(graph, device, self._options)
+            if taken:
+                schedule, baseline, reserved, seeded = taken
+                return Plan(graph, schedule, baseline, reserved, 0.0, time.perf_counter() - begin, 0.0, seeded)
             if not self._options.compile:
                 measure_operations(graph, device, self._options.measure)
             measure_seconds = time.perf_counter() - begin

@@ -196,7 +196,7 @@ def _compare_replies(store, replies, items, options):
             message = f"rank {r} plans with other options than rank 0: {name} {their_options.get(name)!r}, on rank 0 {options[name]!r}"
         else:
             here = items[first] if first < len(items) else None
-            message = f"rank {r} has another graph than rank 0: {difference(item, here, 0)}"
+            message = f"rank {r} has another graph than rank 0: {difference(item, here, 'on rank 0')}"
     if others:
         message += f"; rank{'s' if len(others) > 1 else ''} {', '.join(others)} differ{'' if len(others) > 1 else 's'}, too"
     return message

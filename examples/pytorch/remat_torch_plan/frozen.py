@@ -14,8 +14,9 @@ from .apply import apply_with_gates
 from .capture import capture
 from .errors import CaptureError
 from .graph import build
-from .private import pytree
-from .runner import compile_with_gates
+from .guarded import Unchecked
+from .private import default_partition, pytree
+from .runner import compile_as_written, compile_with_gates
 
 _HOOKS = (
     "_forward_hooks",
@@ -27,20 +28,32 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torc
 
 
 class FrozenStep:
-    """`module` (a LossModule) with a plan for each state of its modules. `make_plan` and `host` are those of `GuardedStep`."""
+    """`module` (a LossModule) with a plan for each state of its modules. `make_plan`, `may_run` and `host` are those of `GuardedStep`."""
 
-    def __init__(self, module, make_plan, host, reason):
+    def __init__(self, module, make_plan, may_run, host, reason):
         self.plans = []
         self.last = None
         self._module = module
         self._make_plan = make_plan
+        self._may_run = may_run
         self._host = host
         self._reason = reason
         self._runs = {}
 
     def __call__(self, *inputs, **kwargs):
-        self.prepare(*inputs, **kwargs)
+        plan = self.prepare(*inputs, **kwargs)
+        if not self._may_run(plan):
+            raise Unchecked(plan, [])
         return self._run(*inputs, **kwargs)
+
+    def unplanned(self, *inputs, **kwargs):
+        """The step as PyTorch traces it by itself."""
+        taken = capture(self._module.model, self._module.function, inputs, kwargs)
+        try:
+            run = compile_as_written(taken, default_partition)
+        finally:
+            taken.close()
+        return run(*inputs, **kwargs)
 
     def prepare(self, *inputs, **kwargs):
         key = (_state_of_arguments(inputs, kwargs), _state_of_modules(self._module), _autocast(self._module))

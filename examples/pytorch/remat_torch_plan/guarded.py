@@ -74,12 +74,26 @@ class _Ignored(set):
         return {f.__qualname__ for f in self}
 
 
+def _settings(**others):
+    """Settings of a trace. Messages of the step are not printed. transformers adds functions to the class, as warning_once."""
+    logs = (f for name, f in vars(logging.Logger).items() if name.split("_")[0] in _LEVELS)
+    return {**_SETTINGS, "ignore_logging_functions": _Ignored(logs), **others}
+
+
 class Untraced(Exception):
     """Dynamo cannot trace the step, for the reason in the message."""
 
 
 class _OnlyPlanned(BaseException):
     """Ends a call of `prepare` before anything runs."""
+
+
+class Unchecked(BaseException):
+    """Ends a call before anything runs, since its `plan` has not been compared with eager PyTorch. `written`: tensors that it changes."""
+
+    def __init__(self, plan, written):
+        super().__init__()
+        self.plan, self.written = plan, written
 
 
 class _Symbolic(Exception):
@@ -89,15 +103,16 @@ class _Symbolic(Exception):
 class GuardedStep:
     """`module` (a LossModule) with a plan for each set of guards.
 
-    `make_plan(graph, device, seconds of tracing)` makes a `Plan`; `host` is the `HostMemory` for its copies. With a `graph_pool` (a
-    `graphs.Pool`) the plans run as CUDA graphs.
+    `make_plan(graph, device, seconds of tracing)` makes a `Plan`; `may_run(plan)` is false for one that ends the call by
+    `Unchecked`; `host` is the `HostMemory` for its copies. With a `graph_pool` (a `graphs.Pool`) the plans run as CUDA graphs.
     """
 
-    def __init__(self, module, make_plan, host, compiled=False, graph_pool=None):
+    def __init__(self, module, make_plan, may_run, host, compiled=False, graph_pool=None):
         self.plans = []
         self.last = None
         self._module = module
         self._make_plan = make_plan
+        self._may_run = may_run
         self._host = host
         self._compiled = compiled
         self._graph_pool = graph_pool
@@ -129,13 +144,17 @@ class GuardedStep:
                 raise Untraced(_reason(error)) from error
             raise
 
+    def unplanned(self, *inputs, **kwargs):
+        """The step as PyTorch traces it by itself, with the kernels of eager PyTorch: `torch.compile(backend="aot_eager")`."""
+        code = _call.__code__.replace(co_name=f"unplanned_step_{next(_NAMES)}")
+        own = torch.compile(types.FunctionType(code, _call.__globals__, code.co_name), backend="aot_eager", fullgraph=True)
+        with dynamo_config.patch(_settings()), as_eager(self._module):
+            return own(self._module, *inputs, **kwargs)
+
     def _trace_and_run(self, inputs, kwargs, **settings):
         self._begin = time.perf_counter()
-        # Messages of the step are not printed. transformers adds functions to the class, as warning_once.
-        logs = (f for name, f in vars(logging.Logger).items() if name.split("_")[0] in _LEVELS)
-        settings["ignore_logging_functions"] = _Ignored(logs)
         # Dynamo leaves a step alone while a dispatch mode is entered, as one that counts bytes: only the run is under it.
-        with dynamo_config.patch({**_SETTINGS, **settings}), disable_current_modes() as self._modes:
+        with dynamo_config.patch(_settings(**settings)), disable_current_modes() as self._modes:
             return self._function()(self._module, *inputs, **kwargs)
 
     def _function(self):
@@ -210,6 +229,8 @@ class GuardedStep:
             step.last = plan
             if step._only_plan:
                 raise _OnlyPlanned
+            if not step._may_run(plan):
+                raise Unchecked(plan, [arguments[place] for place in sorted(partition.gates.written)])
             with _under(step._modes):
                 return run(*arguments)
 

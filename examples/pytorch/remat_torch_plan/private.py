@@ -67,6 +67,8 @@ export_joint = _take(
 compile_joint = _take("torch._functorch.aot_autograd.aot_compile_joint_with_descriptors", "runs such a trace")
 functorch_config = _take("torch._functorch.config", "turns donated buffers off, so that a backward pass may run twice")
 hooks_of_saved_tensors = _take("torch._C._autograd._top_saved_tensors_default_hooks", "tells whether a step runs under hooks of saved tensors")
+_push_hooks = _take("torch._C._autograd._push_saved_tensors_default_hooks", "puts hooks of saved tensors back after a comparison with eager PyTorch")
+_pop_hooks = _take("torch._C._autograd._pop_saved_tensors_default_hooks", "leaves them out of it")
 keeps_graph = _take("torch._C._autograd._get_current_graph_task_keep_graph", "tells whether a backward pass may run again")
 TracingContext = _take("torch._guards.TracingContext", "the meta data of the step that is being compiled")
 FakeTensor = _take("torch._subclasses.fake_tensor.FakeTensor", "a tensor without memory")
@@ -101,6 +103,7 @@ inductor_prims = _take("torch._inductor.inductor_prims", "registers Inductor's r
 BoxedCodeGen = _take("torch.fx.graph._BoxedCodeGen", "functions that free their arguments")
 OpOverload = _take("torch._ops.OpOverload", "an operation of ATen's")
 with_effects = _take("torch._higher_order_ops.effects.with_effects", "an operation with a side effect, in a trace")
+default_partition = _take("torch._functorch.partitioners.default_partition", "runs a step that Dynamo cannot trace as PyTorch would")
 _may_copy = _take("torch._C.DispatchKey.CompositeImplicitAutograd", "tells operations that are always views from those that may copy")
 
 # Running.
@@ -117,6 +120,20 @@ default_store = _take(
 )
 _before_forward = _take("torch.nn.parallel.DistributedDataParallel._pre_forward", "DDP's work before the model runs")
 _after_forward = _take("torch.nn.parallel.DistributedDataParallel._post_forward", "DDP's work after the model has run")
+
+
+@contextlib.contextmanager
+def without_hooks_of_saved_tensors():
+    """While entered, there are none."""
+    hooks = []
+    while (top := hooks_of_saved_tensors(False)) is not None:
+        hooks.append(top)
+        _pop_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            _push_hooks(pack, unpack)
 
 
 @contextlib.contextmanager
@@ -163,6 +180,14 @@ def storage_at(address, device, count):
 def is_view_operation(target):
     """True for an operation of ATen's whose result always shows the storage of its first argument."""
     return isinstance(target, OpOverload) and target.is_view and not target.has_kernel_for_dispatch_key(_may_copy)
+
+
+NAMES["torch.autograd.graph.Node._sequence_nr"] = "tells nodes of a step from those before it"  # looked up when it is used
+
+
+def sequence_number(node):
+    """A number that is larger for nodes of autograd's which were made later in the same thread."""
+    return node._sequence_nr()
 
 
 def is_managed_by_fsdp(module):

@@ -29,6 +29,11 @@ def _set_state(device, state):
         torch.cuda.set_rng_state(state, device)
 
 
+def state_of(device):
+    """The state of the default generator of a device."""
+    return _state(torch.device(device))
+
+
 def python_states():
     """The states of Python's and, if it is loaded, NumPy's random generator. Equal if and only if the generators are."""
     numpy = sys.modules.get("numpy")
@@ -110,6 +115,20 @@ def draw_seed():
     return torch.randint(0, 2**62, (1,), dtype=torch.int64, device="cpu")
 
 
+@contextlib.contextmanager
+def giving(states):
+    """While entered, `run_seeded` runs operation `number` from `states[number]` in the place of its seed, in every thread."""
+    global _given
+    before, _given = _given, states
+    try:
+        yield
+    finally:
+        _given = before
+
+
+_given = {}
+
+
 def run_seeded(operation, device, seed, number, /, *args, **kwargs):
     """Runs random operation `number` of the step with `seed`. The generator stays as it is."""
     draws = _draws()
@@ -117,7 +136,9 @@ def run_seeded(operation, device, seed, number, /, *args, **kwargs):
         return draws.run_seeded(number, lambda: operation(*args, **kwargs))
     now = _state(device)
     own = (int(seed) + number) % 2**63
-    if device.type == "cpu":
+    if number in _given:
+        _set_state(device, _given[number])
+    elif device.type == "cpu":
         torch.default_generator.manual_seed(own)
     else:
         torch.cuda.default_generators[device.index or 0].manual_seed(own)

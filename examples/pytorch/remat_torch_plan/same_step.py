@@ -42,23 +42,23 @@ def first_difference(items, others):
     return None
 
 
-def difference(here, there, rank):
-    """One line: which item differs between this rank (`there`, that of `rank`), and everything that differs in it.
+def difference(here, there, place):
+    """One line: which item differs between this step and that of `place` ("on rank 0"), and everything that differs in it.
 
     An item is None where the graph has fewer.
     """
     if here is None:
-        return f"{there[0]} exists on rank {rank} alone"
+        return f"{there[0]} exists {place} alone"
     if there is None:
-        return f"{here[0]} does not exist on rank {rank}"
+        return f"{here[0]} does not exist {place}"
     here_is_operation, there_is_operation = here[0].startswith("operation"), there[0].startswith("operation")
     if here_is_operation != there_is_operation:  # one graph has more operations
-        return difference(here, None, rank) if here_is_operation else difference(None, there, rank)
+        return difference(here, None, place) if here_is_operation else difference(None, there, place)
     lines = []
     for key in [*here[1], *(k for k in there[1] if k not in here[1])]:
         if key not in here[1] or key not in there[1] or here[1][key] != there[1][key]:
             mine, other = _shortened(_text(here[1], key), _text(there[1], key))
-            lines.append(f"{key} {mine}, on rank {rank} {other}")
+            lines.append(f"{key} {mine}, {place} {other}")
     return f"{here[0]}: {'; '.join(lines)}"
 
 

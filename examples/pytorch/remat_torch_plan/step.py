@@ -5,6 +5,7 @@ import copy
 import json
 import logging
 import os
+import random
 import shutil
 import tempfile
 import time
@@ -21,18 +22,19 @@ from . import copies, distributed, rng
 from .apply import first_runs_in_order, random_operations_that_repeat
 from .arguments import check_arguments, check_inputs
 from .capture import LossModule
-from .compare import compare_with_eager
+from .compare import TRACE, Ways, compare_with_eager
 from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning, TooManyPlansError
 from .frozen import FrozenStep
 from .gradients import exact_hooks
 from .graphs import Pool, check_device
-from .guarded import NO_LOSS, GuardedStep, Untraced, refuse_global_hooks
+from .guarded import NO_LOSS, GuardedStep, Unchecked, Untraced, refuse_global_hooks
 from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import find_layouts
 from .measure import measure as measure_operations
 from .measure import signatures
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
+from .saved import SavedPlans, save_plans
 from .private import DataDependentShape, after_forward, before_forward, install_output_hooks, log_of_traces, storage_key
 
 _LOG = logging.getLogger("remat_torch_plan")
@@ -60,6 +62,8 @@ def plan(
     same_plan=False,
     cuda_graph=False,
     seeds="eager",
+    verify=True,
+    plan=None,
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -82,8 +86,10 @@ def plan(
     compile: run under torch.compile (Inductor fuses operations, so its peak is below or near what is promised, not equal).
     frozen: what becomes of a step that Dynamo cannot trace, as Python runs it once. "allow" traces it so, and Python state that
         is no attribute of a module (globals, closures, attributes of other objects) stays as it was then, whatever changes later.
-    compare_every: for debugging: compare every so many steps, the first included, with eager PyTorch, bit for bit, in the time of
-        three steps and eager's memory. A difference is a `PlanError`.
+    verify: compare the first step of every plan with eager PyTorch, bit for bit, before its result is given: the loss, gradients, buffers,
+        random generators. It takes the time of two further steps, and eager's memory; what does not fit is not compared, as
+        `PlannedStep.verification` and the log say. A difference is a `PlanError`; one by rounding, for a known reason, a `PlanWarning`.
+    compare_every: the same for every so many steps, the first included.
     link: allows copies to the host and back, beside recomputation: the speeds of copies in bytes per second, and the seconds
         that each takes besides, as {"out": 25e9, "in": 25e9, "latency": 1e-5} (what is left out has these values), as a text
         "out=25e9,in=25e9,latency=1e-5", or as a `Link`; "measure" times copies of pinned memory on the model's GPU. A wrong link costs
@@ -99,6 +105,9 @@ def plan(
     seeds: "eager": random operations draw in eager PyTorch's order, so that their numbers are eager's. "own": a plan may change that order if
         it is faster so; then each random operation has a seed of its own, from one draw at the beginning of the step, and a
         `PlanWarning` says so.
+
+    plan: a file that `PlannedStep.save` wrote: the step takes its plans, and solves nothing for their shapes. A `PlanError` with one line
+        says what differs if they belong to another step, budget, version of PyTorch or GPU, or take more than their budget here.
 
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
@@ -119,10 +128,11 @@ def plan(
         require_gpu(torch.device("cuda"))
     if seeds not in ("eager", "own"):
         raise PlanError(f"seeds {seeds!r}: expected 'eager' or 'own'")
-    find_program()  # now, not after a trace
+    if plan is None:
+        find_program()  # now, not after a trace
     measure = measure and not compile
     options = _Options(
-        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds
+        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify, plan
     )
     step = PlannedStep(model, loss, options)
     if inputs is not None:
@@ -168,6 +178,8 @@ class _Options:
     same_plan: bool
     cuda_graph: bool
     seeds: str
+    verify: bool
+    file: str | None  # of plans
 
 
 @dataclass(eq=False)
@@ -221,6 +233,10 @@ class _State:
         self.budget_bytes = 0  # the largest so far
         self.seconds = 0.0  # of tracing, measuring and planning
         self.runs_eagerly = False  # some calls do, since there are too many plans
+        self.checked = set()  # plans that were compared with eager PyTorch
+        self.due = False  # so is the plan of this call
+        self.verification = None  # the last
+        self.saved = None  # SavedPlans
 
 
 def _refuse_second_derivatives(_):
@@ -255,8 +271,11 @@ class PlannedStep(nn.Module):
         wrapped = LossModule(model.module if parallel else model, loss)
         distributed.refuse_sharded(wrapped)
         self._state = _State(wrapped, model if parallel else None)
+        self._state.saved = SavedPlans(options.file) if options.file is not None else None
         self._state.pool = Pool(wrapped) if options.cuda_graph else None
-        self._state.traced = GuardedStep(wrapped, self._plan, self._state.host, options.compile, self._state.pool)
+        self._state.traced = GuardedStep(
+            wrapped, self._plan, self._may_run, self._state.host, options.compile, self._state.pool
+        )
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         if has_recurrent_layers(wrapped):
@@ -274,10 +293,7 @@ class PlannedStep(nn.Module):
             check_inputs(self._loss[0], inputs, kwargs)
         if not torch.is_grad_enabled():
             return state.module(*inputs, **kwargs)
-        every = self._options.compare_every
         state.steps += 1
-        if every and (state.steps - 1) % every == 0:
-            compare_with_eager(state.module, self._run, inputs, kwargs, state.steps)
         return self._run(*inputs, **kwargs)
 
     def prepare(self, *inputs, **kwargs):
@@ -290,15 +306,53 @@ class PlannedStep(nn.Module):
         if parallel is not None:
             inputs, kwargs = before_forward(parallel, inputs, kwargs)
         try:
-            with exact_hooks(), _quiet(self._state.runs_eagerly):
-                loss = self._traced_by(lambda traced: traced(*inputs, **kwargs))
-            if loss is None:
-                raise PlanError(NO_LOSS)
-            loss.grad_fn.register_prehook(_refuse_second_derivatives)
+            loss = self._run_checked(inputs, kwargs)
         except TooManyPlansError as error:
             self._warn_of_eager(error)
             loss = self._state.module(*inputs, **kwargs)
         return loss if parallel is None else after_forward(parallel, loss)
+
+    def _run_planned(self, *inputs, **kwargs):
+        with exact_hooks(), _quiet(self._state.runs_eagerly):
+            loss = self._traced_by(lambda traced: traced(*inputs, **kwargs))
+        if loss is None:
+            raise PlanError(NO_LOSS)
+        loss.grad_fn.register_prehook(_refuse_second_derivatives)
+        return loss
+
+    def _may_run(self, plan):
+        state = self._state
+        return not state.due and (not self._options.verify or plan in state.checked)
+
+    def _run_checked(self, inputs, kwargs):
+        """The loss of the planned step, which is compared with eager PyTorch's before if it is due, or the first of its plan."""
+        state, every = self._state, self._options.compare_every
+        state.due = bool(every) and (state.steps - 1) % every == 0
+        drawn = random.getstate() if state.due or self._options.verify else None  # Dynamo draws what the step will draw
+        try:
+            return self._run_planned(*inputs, **kwargs)
+        except Unchecked as found:
+            unchecked = found.with_traceback(None)  # its frames hold tensors
+        finally:
+            state.due = False
+        random.setstate(drawn)
+        new = unchecked.plan not in state.checked
+        state.checked.add(unchecked.plan)
+        try:
+            self._compare(unchecked, inputs, kwargs)
+        except BaseException:
+            if new:
+                state.checked.discard(unchecked.plan)
+            raise
+        return self._run_planned(*inputs, **kwargs)
+
+    def _compare(self, unchecked, inputs, kwargs):
+        state, options = self._state, self._options
+        ways = Ways(state.module, self._run_planned, state.traced.unplanned, options.compile, options.cuda_graph)
+        found = state.verification = compare_with_eager(ways, unchecked.plan, inputs, kwargs, unchecked.written, state.steps)
+        _LOG.info("%s; %.1f s", found, found.seconds)
+        if any(why == TRACE for *_, why in found.rounded):
+            warnings.warn(str(found), PlanWarning, stacklevel=2)
 
     def _warn_of_eager(self, error):
         state = self._state
@@ -337,7 +391,7 @@ class PlannedStep(nn.Module):
                 f"Dynamo, whose guards see what changes later, cannot trace the step: {reason}\nfrozen='allow' traces it as Python runs it "
                 "once: then globals, closures and attributes of other objects than modules stay as they are now"
             )
-        frozen = FrozenStep(state.module, self._plan, state.host, reason)
+        frozen = FrozenStep(state.module, self._plan, self._may_run, state.host, reason)
         try:
             result = call(frozen)
         except CaptureError as error:
@@ -407,6 +461,15 @@ class PlannedStep(nn.Module):
         """The plan that ran last."""
         return self._state.traced.last
 
+    @property
+    def verification(self):
+        """The last comparison with eager PyTorch, a `Verification`; None before the first."""
+        return self._state.verification
+
+    def save(self, path):
+        """Writes all plans so far to a file, from which `plan(…, plan=path)` takes them. Raises `PlanError` before the first plan."""
+        save_plans(path, self.plans, self._options)
+
     def report(self, show=True, optimizer=None, device_bytes=None, path=None):
         """Opens the page about the plan that ran last in a browser (`show`), and returns a summary as text.
 
@@ -418,11 +481,14 @@ class PlannedStep(nn.Module):
         page = found.schedule.report
         if path is not None:
             if page is None:
+                if self._state.saved:
+                    raise PlanError("path: a plan from a file has no page; the step that was saved has it")
                 raise PlanError("path: there is no page, since remat-plan was built without Chart.js; `python -m remat_torch_plan --check`")
             page = os.path.abspath(shutil.copyfile(page, path))
         if show and page and os.path.exists(page):
             webbrowser.open("file://" + page)
         lines = [_summary(self._state.module, found, optimizer, device_bytes)]
+        lines.append(f"compared      {self.verification or 'not yet' if self._options.verify else 'never: verify=False'}")
         if page and path is None:
             lines.append("the page      goes with the step; report(path='plan.html') writes one that stays")
         if page:
@@ -439,6 +505,10 @@ class PlannedStep(nn.Module):
 
         def measure_and_solve():
             begin = time.perf_counter()
+            taken = self._state.saved and self._state.saved.take(graph, device, self._options)
+            if taken:
+                schedule, baseline, reserved, seeded = taken
+                return Plan(graph, schedule, baseline, reserved, 0.0, time.perf_counter() - begin, 0.0, seeded)
             if not self._options.compile:
                 measure_operations(graph, device, self._options.measure)
             measure_seconds = time.perf_counter() - begin

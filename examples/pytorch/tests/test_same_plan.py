@@ -124,7 +124,7 @@ def items(*models):
 def first_difference(a, b):
     first = same_step.first_difference(a, same_step.digests(b))
     at = lambda x: x[first] if first < len(x) else None  # noqa: E731
-    return same_step.difference(at(a), at(b), 0)
+    return same_step.difference(at(a), at(b), "on rank 0")
 
 
 def test_equal_steps_have_equal_digests():
@@ -147,5 +147,5 @@ def test_a_property_that_differs_is_named_and_a_long_one_shortened():
     assert first_difference(a[: i - 1] + a[i:], a) == f"{a[i - 1][0]} exists on rank 0 alone"
     assert first_difference(a, a[: i - 1] + a[i:]) == f"{a[i - 1][0]} does not exist on rank 0"
     begin = "b" * 100
-    message = same_step.difference(("operation 1 (f)", {"call": begin + "x" + begin}), ("operation 1 (f)", {"call": begin + "y" + begin}), 0)
+    message = same_step.difference(("operation 1 (f)", {"call": begin + "x" + begin}), ("operation 1 (f)", {"call": begin + "y" + begin}), "on rank 0")
     assert message == f"operation 1 (f): call …{'b' * 20}x{'b' * 39}…, on rank 0 …{'b' * 20}y{'b' * 39}…"

@@ -915,7 +915,7 @@ def test_more_lengths_than_plans_run_eagerly(monkeypatch, caplog):
     model, loss, inputs = CASES["chain"]()
     eager = copy.deepcopy(model)
     with caplog.at_level("INFO", "remat_torch_plan"):
-        step = plan(model, loss, inputs, 1.0)
+        step = plan(model, loss, inputs, 1.0, verify=False)
         assert_same_step(step, model, eager, loss, (inputs[0][:90], inputs[1][:90]))
     assert [r.getMessage().split(":")[0] for r in caplog.records if r.name == "remat_torch_plan"] == ["plan 1", "plan 2"]
     with pytest.warns(remat_torch_plan.PlanWarning, match="There are 2 plans, .* run in eager PyTorch"):

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Plans in a file, so that a step is planned once: `PlannedStep.save` writes one, `plan(…, plan=file)` reads it.
+
+The file has each plan's schedule, with all of its graph that decides a plan; the options that the plans keep to; the versions of
+PyTorch and of the device; and a digest of it all. Whoever reads it compares its own graph, and measures its sizes again: a
+schedule that would take more than its budget here is refused.
+"""
+import hashlib
+import json
+import os
+import re
+from dataclasses import asdict
+
+import torch
+
+from .errors import PlanError
+from .link import Link
+from .measure import measure as measure_operations
+from .planner import Schedule, is_fraction, parse_budget
+from .same_step import describe, difference, digests, first_difference
+
+_FORMAT = "remat_torch_plan, plans, version 1"
+_MEASURED = ("time_us", "workspace_bytes")  # of an operation: they may differ where the plan is used
+
+
+def save_plans(path, plans, options):
+    """Writes the plans, made with these options. The file is there whole, or not at all."""
+    if not plans:
+        raise PlanError(f"{path}: the step has no plan yet; expected one that was planned with inputs, or has run")
+    content = {
+        "versions": _versions(plans[0].graph),
+        "options": _options(options),
+        "plans": [_plan_to_json(plan) for plan in plans],
+    }
+    text = json.dumps({"format": _FORMAT, "digest": _digest(content), **content})
+    part = f"{path}.part-{os.getpid()}"
+    try:
+        with open(part, "w") as file:
+            file.write(text)
+        os.replace(part, path)
+    except OSError as error:
+        raise PlanError(f"{path}: the plans cannot be written: {error.strerror}") from error
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
+
+
+class SavedPlans:
+    """The plans of a file. Raises `PlanError` if it has none, or was changed or cut off."""
+
+    def __init__(self, path):
+        self.path = path
+        self._taken = 0
+        try:
+            with open(path) as file:
+                self._content = json.load(file)
+        except OSError as error:
+            raise PlanError(f"plan: {path} cannot be read: {error.strerror}") from error
+        except ValueError:
+            self._content = None
+        if not isinstance(self._content, dict) or self._content.get("format") != _FORMAT:
+            raise PlanError(f"plan: {path} is no file of plans; expected one that step.save(file) wrote, in this version's format")
+        if self._content.pop("digest", None) != _digest({k: v for k, v in self._content.items() if k != "format"}):
+            raise PlanError(f"plan: {path} was changed, or cut off, after it was written; save the plans again")
+
+    def take(self, graph, device, options):
+        """(schedule, baseline bytes, reserved bytes, whether seeded) of the plan for this graph; None if it has none, and had one for another.
+
+        Raises `PlanError` with one line if versions or options differ, if no plan of the file is for this step, or if its schedule
+        takes more than its budget with the sizes that tensors have here.
+        """
+        for what, here in (("versions", _versions(graph)), ("options", _options(options))):
+            there = self._content[what]
+            for name in here:
+                if there.get(name) != here[name]:
+                    raise PlanError(f"plan: {self.path} was made with another {name}: {there.get(name)!r}, here {here[name]!r}")
+        items = json.loads(json.dumps(_items(graph)))
+        own = digests(items)
+        plans = self._content["plans"]
+        found = next((p for p in plans if digests(p["items"]) == own), None)
+        if found is None:
+            if self._taken:
+                return None
+            nearest = max(plans, key=lambda p: sum(a == b for a, b in zip(digests(p["items"]), own)))
+            first = first_difference(items, digests(nearest["items"]))
+            here, there = (x[first] if first < len(x) else None for x in (items, nearest["items"]))
+            raise PlanError(f"plan: {self.path} is for another step: {difference(here, there, 'in the file')}")
+        schedule = self._schedule(graph, device, found, options)
+        self._taken += 1
+        return schedule, found["baseline_bytes"], found["reserved_bytes"], found["seeded"]
+
+    def _schedule(self, graph, device, found, options):
+        if not options.compile:
+            measure_operations(graph, device, with_time=False)
+        for operation, (micros, workspace) in zip(graph.operations, found["measured"], strict=True):
+            operation.time_us = micros
+            if options.compile:
+                operation.workspace_bytes = workspace
+        fields = dict(found["schedule"])
+        fields["steps"] = [(kind, index) for kind, index in fields["steps"]]
+        fields["link"] = fields["link"] and Link(**fields["link"])
+        schedule = Schedule(**fields, report=None)
+        schedule.peak_bytes, schedule.host_peak_bytes = graph.peaks(schedule.steps)
+        taken = schedule.peak_bytes + found["reserved_bytes"]
+        if taken > schedule.budget_bytes:
+            raise PlanError(
+                f"plan: {self.path}: with the sizes that tensors have here its schedule takes {taken:,} bytes, and its budget is "
+                f"{schedule.budget_bytes:,}; plan the step on this device"
+            )
+        return schedule
+
+
+def _plan_to_json(plan):
+    schedule = {k: v for k, v in asdict(plan.schedule).items() if k != "report"}
+    return {
+        "items": _items(plan.graph),
+        "schedule": schedule,
+        "measured": [(o.time_us, o.workspace_bytes) for o in plan.graph.operations],
+        "baseline_bytes": plan.baseline_bytes,
+        "reserved_bytes": plan.reserved_bytes,
+        "seeded": plan.seeded,
+    }
+
+
+def _items(graph):
+    """`describe(graph)`, without what is measured, the number of threads and of the GPU."""
+    items = []
+    for title, entry in describe(graph):
+        entry = {k: v for k, v in entry.items() if k not in _MEASURED and not k.startswith("bytes of") and k != "bytes"}
+        if entry.get("call"):
+            entry["call"] = re.sub(r"cuda:\d+", "cuda", re.sub(r", \d+\)$", ")", entry["call"]))
+        items.append((title, entry))
+    return items
+
+
+def _versions(graph):
+    devices = {t.device for o in graph.operations if o.node is not None for t in [o.node.meta.get("val")] if isinstance(t, torch.Tensor)}
+    gpu = next((d for d in devices if d.type == "cuda"), None)
+    return {"version of PyTorch": torch.__version__, "device": "cpu" if gpu is None else torch.cuda.get_device_name(gpu)}
+
+
+def _options(options):
+    budget = parse_budget(options.budget, 10**12)
+    return {
+        "budget": f"{budget / 10**10:g} % of the unplanned step" if is_fraction(options.budget) else f"{budget} bytes",
+        "host_budget": options.host_budget,
+        "link": options.link is not None,
+        "seeds": options.seeds,
+        "compile": options.compile,
+    }
+
+
+def _digest(content):
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -20,6 +20,14 @@ namespace REMAT_NAMESPACE::detail {
 /// slots change nothing. O(L log L) time.
 [[nodiscard]] std::optional<std::uint32_t> most_slots(const chain_problem& p);
 
+/// True if all stages are equal, but for the input of the chain.
+[[nodiscard]] bool has_equal_stages(const chain& c);
+
+/// The largest number of slots, at most `most`, with which the schedule of Revolve fits a chain of equal stages, or
+/// nothing. Its peak is that of a chain of a few more stages than slots, on which it is looked for: O(slots) time for
+/// each number of slots that is tried, which are a few.
+[[nodiscard]] std::optional<std::uint32_t> slots_of_equal_stages(const chain_problem& p, std::uint32_t most);
+
 /// A range for the number of slots on a chain of operations.
 struct slot_range {
   std::uint32_t likely = 0;  ///< the most that leave memory for the runs when the last stage turns

@@ -48,6 +48,10 @@ std::optional<std::uint32_t> find_slots(slot_range range, const Fits& fits);
 /// 2²² steps and 64 for each stage together, with what has been found.
 bool take_closed_form(const chain_problem& p, chain_solution& best);
 
+/// Moves the schedule of `found`, which `accept` has checked, to `best` if it is faster, or of equal time and lower
+/// peak. A long schedule is neither copied nor simulated again.
+bool take_checked(chain_solution& best, chain_solution&& found);
+
 /// The same for a graph whose forward line is a chain of operations (`operation_chain`), with 16 steps for each stage;
 /// nothing for others. `by` names the schedule.
 bool take_closed_form(const problem& p, solution& best, std::string_view by);

@@ -103,9 +103,15 @@ REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best)
     found = std::move(one);
     return true;
   });
+  return take_checked(best, std::move(found));
+}
+
+REMAT_INLINE bool take_checked(chain_solution& best, chain_solution&& found) {
   if (!found.plan) return false;
-  if (best.plan) return accept(p, best, std::move(*found.plan));
-  best.plan = std::move(found.plan);  // `accept` has seen it
+  if (best.plan && (found.time > best.time || (found.time == best.time && found.peak_bytes >= best.peak_bytes)))
+    return false;
+  best.plan = std::move(found.plan);
+  found.plan.reset();
   best.peak_bytes = found.peak_bytes;
   best.time = found.time;
   best.statistics.computes = found.statistics.computes;

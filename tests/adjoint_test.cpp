@@ -202,33 +202,29 @@ TEST_CASE("the checker refuses what is wrong") {
     adjoint_checker checker(steps, {2}, {1, 3, 2});
     for (const adjoint_action& a : actions) checker.take(a);
     CHECK(!checker.complete());
-    return checker.report().message;
+    return std::to_string(checker.report().actions) + ": " + std::string(checker.report().message);
   };
   using v = adjoint_verb;
   CHECK(message(3, {{v::advance, 0, 1}, {v::advance, 0, 2}}) ==
-        "action 1: the state before the first step is not the current one");
-  CHECK(message(3, {{v::advance, 0, 4}}) == "action 0: an advance over steps that are reversed, or after the end");
-  CHECK(message(3, {{v::advance, 0, 0}}) == "action 0: an advance of no steps");
-  CHECK(message(3, {{v::advance, 0, 1}, {v::reverse, 1, 1}}) ==
-        "action 1: the step is not the last one of those to reverse");
-  CHECK(message(3, {{v::advance, 0, 2}, {v::reverse, 1, 1}}) ==
-        "action 1: the state before the step is not the current one");
-  CHECK(message(3, {{v::advance, 0, 2}, {v::reverse, 2, 2}, {v::done}}) ==
-        "action 2: done, but there are steps to reverse");
+        "1: the state before the first step is not the current one");
+  CHECK(message(3, {{v::advance, 0, 4}}) == "0: an advance over steps that are reversed, or after the end");
+  CHECK(message(3, {{v::advance, 0, 0}}) == "0: an advance of no steps");
+  CHECK(message(3, {{v::advance, 0, 1}, {v::reverse, 1, 1}}) == "1: the step is not the last one of those to reverse");
+  CHECK(message(3, {{v::advance, 0, 2}, {v::reverse, 1, 1}}) == "1: the state before the step is not the current one");
+  CHECK(message(3, {{v::advance, 0, 2}, {v::reverse, 2, 2}, {v::done}}) == "2: done, but there are steps to reverse");
   CHECK(message(3, {{v::advance, 0, 2}, {v::reverse, 2, 2}, {v::store, 2, 2, {0, 0}}}) ==
-        "action 2: the state to store is not the current one");
-  CHECK(message(3, {{v::store, 0, 0, {0, 2}}}) == "action 0: there is no such slot");
-  CHECK(message(3, {{v::store, 0, 0, {2, 0}}}) == "action 0: there is no such slot");
-  CHECK(message(3, {{v::store, 0, 0, {0, 1}}, {v::store, 0, 0, {0, 1}}}) == "action 1: the slot is in use");
-  CHECK(message(3, {{v::store, 0, 0, {0, 1}}, {v::restore, 1, 1, {0, 1}}}) ==
-        "action 1: the slot does not hold the state");
-  CHECK(message(3, {{v::free, 0, 0, {1, 0}}}) == "action 0: the slot does not hold the state");
+        "2: the state to store is not the current one");
+  CHECK(message(3, {{v::store, 0, 0, {0, 2}}}) == "0: there is no such slot");
+  CHECK(message(3, {{v::store, 0, 0, {2, 0}}}) == "0: there is no such slot");
+  CHECK(message(3, {{v::store, 0, 0, {0, 1}}, {v::store, 0, 0, {0, 1}}}) == "1: the slot is in use");
+  CHECK(message(3, {{v::store, 0, 0, {0, 1}}, {v::restore, 1, 1, {0, 1}}}) == "1: the slot does not hold the state");
+  CHECK(message(3, {{v::free, 0, 0, {1, 0}}}) == "0: the slot does not hold the state");
   // After an unknown end, the last state may have been made or not.
   CHECK(message(0, {{v::store, 0, 0, {0, 0}},
                     {v::advance, 0, 3},
                     {v::restore, 0, 0, {0, 0}},
                     {v::advance, 0, 1},
-                    {v::reverse, 1, 1}}) == "action 4: the step is not the last one of those to reverse");
+                    {v::reverse, 1, 1}}) == "4: the step is not the last one of those to reverse");
 
   adjoint_checker good(2, {1}, {1, 3, 2});
   for (const adjoint_action& a : std::vector<adjoint_action>{{v::store, 0, 0, {1, 0}},

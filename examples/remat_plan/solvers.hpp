@@ -170,17 +170,22 @@ template <class Solver>
   return all;
 }
 
+/// `auto` with options of `rotor`.
+struct automatic_on_chains {
+  using options_type = remat::automatic_options;
+  static constexpr std::string_view name = remat::automatic_solver::name;
+  remat::rotor_options rotor{};
+  [[nodiscard]] remat::chain_solution operator()(const remat::chain_problem& p, const options_type& options) const {
+    return remat::automatic(p, options, rotor);
+  }
+};
+
 /// All solvers for a chain.
 [[nodiscard]] inline std::vector<named_solver> chain_solvers(const remat::chain_problem& p,
                                                              const remat::rotor_options& options = {}) {
   std::vector<named_solver> all{on_chain(remat::no_remat, p), on_chain(remat::chen_sqrt, p),
                                 on_chain(remat::revolve, p), on_chain(remat::rotor, p, options)};
-  // The closed form of revolve, then rotor, which finds the best of all schedules that the others can find.
-  remat::rotor_options with_start = options;
-  with_start.begin_with_revolve = true;
-  named_solver best = on_chain(remat::rotor, p, with_start);
-  best.name = "auto";
-  all.push_back(std::move(best));
+  all.push_back(on_chain(automatic_on_chains{options}, p));
   return all;
 }
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -82,7 +82,7 @@ class actions {
   /// Says that the current state is another one.
   void set_current(std::uint64_t state) { current_ = state; }
   /// The k-th kept state, by time, is in slot `slots[k]` of the memory.
-  void set_slots(std::vector<std::uint32_t> slots) { slots_ = std::move(slots); }
+  void set_slots(std::vector<std::uint32_t>&& slots) { slots_ = std::move(slots); }
 
   [[nodiscard]] adjoint_action next(const tiered_steps& rule) {
     if (begin_ == end_) make(rule);
@@ -129,7 +129,7 @@ class actions {
 
 inline void check_steps(std::uint64_t steps) {
   if (steps == 0 || steps >= std::uint64_t{1} << 31)
-    throw bad_argument("adjoint: the number of steps must be from 1 to 2^31 − 1; it is " + std::to_string(steps));
+    throw bad_argument("adjoint: the number of steps must be from 1 to 2^31 − 1");
 }
 
 }  // namespace detail::adjoint
@@ -138,8 +138,8 @@ inline void check_steps(std::uint64_t steps) {
 ///
 /// With one tier this is Revolve: no sequence runs fewer steps forward. The slots count the one of state 0. With a
 /// second tier, states may also be written to it. The states on the disk divide the steps into leaves, and within a
-/// leaf all is in memory, as in H-Revolve \cite herrmann2020hrevolve; but a first state that is on the disk may also be
-/// read again in place of being kept in memory. `cost` is the least of all such sequences. Steps whose costs differ are
+/// leaf all is in memory, as in H-Revolve \cite herrmann2020hrevolve; a first state that is on the disk may also be read
+/// again in place of being kept in memory. `cost` is the least of all such sequences. Steps whose costs differ are
 /// divided at the same fractions of the cost as equal ones: that is good if they differ little, and not optimal.
 ///
 /// Memory: one small record for each slot in use, and a number for each step if costs differ. Time of an action: O(r)
@@ -254,15 +254,15 @@ class online_adjoint {
     detail::adjoint::check_steps(steps_);
     finished_ = true;
     std::vector<std::uint32_t> order;  // those in use by time, then the others
-    std::vector<bool> used(std::min<std::uint64_t>(slots_, steps_ + 1));
+    std::vector<std::uint32_t> used(std::min<std::uint64_t>(slots_, steps_ + 1));
     for (std::size_t k = 0; k < kept_.size(); ++k) {
       const std::uint64_t end = k + 1 < kept_.size() ? kept_[k + 1].state : steps_;
       actions_.add({kept_[k].state, end, slots_ - 1 - k, 0, 0, 0, detail::adjoint::home::memory});
       order.push_back(kept_[k].slot);
-      used[kept_[k].slot] = true;
+      used[kept_[k].slot] = 1;
     }
     for (std::uint32_t slot = 0; slot < used.size(); ++slot)
-      if (!used[slot]) order.push_back(slot);
+      if (used[slot] == 0) order.push_back(slot);
     actions_.set_slots(std::move(order));
     actions_.set_current(steps_);
   }
@@ -312,8 +312,8 @@ class online_adjoint {
 /// The findings of the exact simulation of a sequence.
 struct adjoint_report {
   bool legal = true;           ///< every action so far found what it needs
-  std::string message{};       ///< why it is not legal, and the number of the action
-  std::uint64_t actions = 0;   ///< the actions before the first illegal one
+  std::string_view message{};  ///< why it is not legal
+  std::uint64_t actions = 0;   ///< the number of legal actions: the first illegal one has this number
   std::uint64_t advances = 0;  ///< the steps that were run forward, without the run of each step for its own reversal
   double cost = 0;             ///< the time of all advances and copies
   std::array<std::uint64_t, 2> stores{}, restores{};  ///< the copies to each tier, and from it
@@ -335,7 +335,7 @@ class adjoint_checker {
     if (!report_.legal) return false;
     if (const char* why = run(a)) {
       report_.legal = false;
-      report_.message = "action " + std::to_string(report_.actions) + ": " + why;
+      report_.message = why;
       return false;
     }
     ++report_.actions;

@@ -23,6 +23,7 @@
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
+#include "remat/method/rotor.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/portfolio/detail/driver.hpp"
 #include "remat/schedule/check.hpp"
@@ -142,6 +143,28 @@ TEST_CASE("on a chain it is never worse than the closed form, whatever ends it")
         CHECK(s.time <= closed);
       }
     }
+  }
+}
+
+TEST_CASE("chains: never behind revolve, whatever ends it, and long ones have the formula") {
+  for (const std::size_t length : {3U, 40U, 10'000U})
+    for (const std::int64_t budget : {9, 14, 44}) {
+      CAPTURE(length);
+      CAPTURE(budget);
+      const remat::chain_problem p(remat::test::unit_chain(length, 2), budget);
+      remat::automatic_options options;
+      options.run.work_limit = 0;
+      const remat::chain_solution own = remat::revolve(p), s = remat::automatic(p, options);
+      REQUIRE(own.has_schedule());
+      REQUIRE(s.has_schedule());
+      CHECK(s.time <= own.time);
+      if (length == 10'000)  // Griewank and Walther's formula
+        CHECK(s.statistics.recomputes == (budget == 9 ? 112868 : budget == 14 ? 57624 : 29097));
+    }
+  const remat::chain_problem p(remat::test::random_chain(5, 12));
+  for (const double part : {0.5, 0.7, 0.9}) {
+    const remat::chain_problem within = p.with_budget_fraction(part);
+    CHECK(remat::automatic(within).time == remat::rotor(within).time);
   }
 }
 

@@ -68,6 +68,26 @@ TEST_CASE("most_slots: no larger number fits, on any chain, and where stages are
   }
 }
 
+TEST_CASE("equal stages: the largest number of slots that fits, from a shorter chain") {
+  for (const std::uint32_t length : {1U, 2U, 3U, 7U, 40U})
+    for (const std::int64_t saved : {1, 2, 5})
+      for (const std::int64_t overhead : {0, 1, 4})
+        for (std::int64_t budget = 0; budget < 30; ++budget) {
+          CAPTURE(length);
+          CAPTURE(saved);
+          CAPTURE(overhead);
+          CAPTURE(budget);
+          const chain_stage stage{1, 1, 1, saved, overhead, 2 * overhead, {}};
+          const chain_problem p(chain("equal", 3, std::vector<chain_stage>(length, stage)), budget);
+          std::optional<std::uint32_t> largest;
+          for (std::uint32_t slots = 0; slots < length; ++slots)
+            if (simulate(p, revolve_steps(length, slots)).peak_bytes <= budget) largest = slots;
+          REQUIRE(has_equal_stages(p.stages()));
+          CHECK(slots_of_equal_stages(p, length - 1) == largest);
+        }
+  CHECK_FALSE(has_equal_stages(test::random_chain(3, 9)));
+}
+
 TEST_CASE("the closed form of uniform chains is the formula, on the chain and on its graph") {
   for (const std::uint32_t length : {2U, 30U, 200U})
     for (const std::uint32_t checkpoints : {1U, 2U, 5U, 20U, 80U}) {

@@ -8,18 +8,23 @@
 #include <cstdint>
 #include <ctime>
 #include <limits>
+#include <map>
+#include <set>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/chain/chain.hpp"
+#include "remat/core/detail/binomial.hpp"
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/exhaustive.hpp"
+#include "support/random_chain.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -277,4 +282,87 @@ TEST_CASE("an answer that names an operation says its name, if the graph has nam
   CHECK_THROWS_WITH_AS((void)problem::from_flat(numbers),
                        "flat graph: operation_names has 2 entries; it must have one for each of the 1 operations",
                        bad_argument);
+}
+
+namespace {
+
+/// The least time of any schedule of a chain within a budget: the shortest path over all states of its memory.
+double shortest(const chain_problem& p) {
+  const chain& c = p.stages();
+  const std::size_t n = c.length();
+  struct state {
+    std::uint32_t alone, saved, turned;
+    auto operator<=>(const state&) const = default;
+  };
+  std::map<state, double> best;
+  std::set<std::pair<double, state>> open;
+  const auto reach = [&](const state& s, double time) {
+    const auto [at, is_new] = best.try_emplace(s, time);
+    if (!is_new && at->second <= time) return;
+    open.erase({at->second, s});
+    at->second = time;
+    open.emplace(time, s);
+  };
+  reach({1, 0, static_cast<std::uint32_t>(n + 1)}, 0);
+  while (!open.empty()) {
+    const auto [time, s] = *open.begin();
+    open.erase(open.begin());
+    if (s.turned == 1) return time;
+    std::int64_t memory = c.input_bytes();
+    for (std::size_t i = 1; i <= n; ++i)
+      memory += (s.alone >> i & 1 ? c.activation_bytes(i) : 0) + (s.saved >> i & 1 ? c.stage(i).saved_bytes : 0);
+    const std::int64_t gradient = s.turned <= n ? c.activation_bytes(s.turned - 1) : 0;
+    for (std::uint32_t i = 1; i <= n; ++i) {
+      const chain_stage& stage = c.stage(i);
+      const std::uint32_t bit = 1u << i, input = 1u << (i - 1);
+      if (i > 1 && (s.alone & bit)) reach({s.alone & ~bit, s.saved, s.turned}, time);
+      if (!((s.alone | s.saved) & input)) continue;
+      if (i < s.turned && !((s.alone | s.saved) & bit)) {
+        const std::int64_t free = p.budget() - memory - gradient - stage.forward_overhead_bytes;
+        if (stage.output_bytes <= free) reach({s.alone | bit, s.saved, s.turned}, time + stage.forward_time);
+        if (stage.saved_bytes <= free) reach({s.alone, s.saved | bit, s.turned}, time + stage.forward_time);
+      }
+      // The loss runs with x_L alone, and costs nothing.
+      if (i + 1 == s.turned || (i == n && s.turned == n + 1)) {
+        if (!(s.saved & bit) || memory + c.activation_bytes(i - 1) + stage.backward_overhead_bytes > p.budget())
+          continue;
+        if (s.turned == n + 1 && memory + c.activation_bytes(n) > p.budget()) continue;
+        reach({(s.alone & ~bit) | 1, s.saved & ~bit, i}, time + stage.backward_time);
+      }
+    }
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+TEST_CASE("the bound by repetitions is below every schedule of a chain, and above one run of each stage") {
+  int above = 0;
+  for (std::size_t length = 1; length <= 5; ++length)
+    for (const std::int64_t saved : {1, 2, 3})
+      for (std::int64_t budget = 3; budget <= 14; ++budget) {
+        CAPTURE(length);
+        CAPTURE(saved);
+        CAPTURE(budget);
+        const chain_problem p(test::unit_chain(length, saved), budget);
+        CHECK(repetition_bound(p) <= shortest(p));
+        above += repetition_bound(p) > p.stages().least_time() && std::isfinite(shortest(p));
+      }
+  CHECK(above > 3);
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const chain c = test::random_chain(seed, 1 + seed % 5);
+    for (std::int64_t budget = 5; budget < c.store_all_peak_bytes(); budget += 4) {
+      const chain_problem p(c, budget);
+      CHECK(repetition_bound(p) <= shortest(p));
+      CHECK(repetition_bound(p) >= c.least_time());
+    }
+  }
+}
+
+TEST_CASE("the bound by repetitions of long chains") {
+  // Beside the input, a saved stage of two bytes and a gradient there are ten others, or five.
+  CHECK(repetition_bound(chain_problem(test::unit_chain(1000, 2), 14)) == binomial::advances(1001, 10));
+  CHECK(repetition_bound(chain_problem(test::unit_chain(1000, 2), 9)) == binomial::advances(1001, 5));
+  CHECK(repetition_bound(chain_problem(test::unit_chain(1000, 2))) == 1000);
 }

@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "remat/chain/chain.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/rotor.hpp"
 #include "remat/mip/model.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/solution.hpp"
@@ -102,6 +104,10 @@ struct automatic_solver {
 
   /// Returns the best schedule found within the budget of `p`, if any, and a proven lower bound on the time.
   [[nodiscard]] solution operator()(const problem& p, const automatic_options& options = {}) const;
+  /// The same for a chain: `revolve` comes first, then `rotor`, which finds the best of all schedules that the solvers
+  /// of chains can find. Of `options` it takes `run`; `remat-plan` gives it `rotor`'s options, too.
+  [[nodiscard]] chain_solution operator()(const chain_problem& p, const automatic_options& options = {},
+                                          rotor_options on_chains = {}) const;
 };
 /// The solver as a function object: `automatic(p, options)`.
 inline constexpr automatic_solver automatic{};

@@ -82,9 +82,16 @@ bool accept(const chain_problem& p, chain_solution& best, std::vector<chain_step
 /// O(stages and options) time.
 [[nodiscard]] std::int64_t largest_working_set(const chain_problem& p);
 
-/// Gives `s` a proven lower bound: the fastest forward and backward of each stage once; infinite if the budget is
-/// below `largest_working_set`, and then `s` says `infeasible` and why. Returns true if it does.
-/// O(stages and options) time; `run` is not used, since that takes no time to speak of.
+/// A proven lower bound on the time of any schedule of the chain. While the backward of stage i > 1 runs, x̄_i, a
+/// gradient and at most c other x_j and x̄_j are there. The x_j that are made between two backwards come from those that
+/// were there at the first one, so Revolve's least number of advances of L + 1 steps with c checkpoints \cite
+/// griewank2000revolve is at most the number of forwards. Each stage runs once at least, and what is beyond that takes
+/// the least forward time each. O(stages and options) time.
+[[nodiscard]] double repetition_bound(const chain_problem& p);
+
+/// Gives `s` a proven lower bound: `repetition_bound`, which is at least the fastest forward and backward of each stage
+/// once; infinite if the budget is below `largest_working_set`, and then `s` says `infeasible` and why. Returns true if
+/// it does. O(stages and options) time; `run` is not used, since that takes no time to speak of.
 bool prove(const chain_problem& p, chain_solution& s, const run_control& run = {});
 
 /// Fills in how a solve ended: the proven lower bound, `optimal` if the time meets it, else why the solve stopped. A

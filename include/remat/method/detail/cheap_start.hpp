@@ -20,6 +20,14 @@ namespace REMAT_NAMESPACE::detail {
 /// slots change nothing. O(L log L) time.
 [[nodiscard]] std::optional<std::uint32_t> most_slots(const chain_problem& p);
 
+/// True if all stages are equal, but for the input of the chain.
+[[nodiscard]] bool has_equal_stages(const chain& c);
+
+/// The largest number of slots, at most `most`, with which the schedule of Revolve fits a chain of equal stages, or
+/// nothing. Its peak is that of a chain of a few more stages than slots, on which it is looked for: O(slots) time for
+/// each number of slots that is tried, which are a few.
+[[nodiscard]] std::optional<std::uint32_t> slots_of_equal_stages(const chain_problem& p, std::uint32_t most);
+
 /// A range for the number of slots on a chain of operations.
 struct slot_range {
   std::uint32_t likely = 0;  ///< the most that leave memory for the runs when the last stage turns
@@ -39,6 +47,10 @@ std::optional<std::uint32_t> find_slots(slot_range range, const Fits& fits);
 /// if it was taken. Polls nothing: O(log L) schedules, which take microseconds to milliseconds. Gives up when they have
 /// 2²² steps and 64 for each stage together, with what has been found.
 bool take_closed_form(const chain_problem& p, chain_solution& best);
+
+/// Moves the schedule of `found`, which `accept` has checked, to `best` if it is faster, or of equal time and lower
+/// peak. A long schedule is neither copied nor simulated again.
+bool take_checked(chain_solution& best, chain_solution&& found);
 
 /// The same for a graph whose forward line is a chain of operations (`operation_chain`), with 16 steps for each stage;
 /// nothing for others. `by` names the schedule.

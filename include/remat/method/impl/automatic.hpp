@@ -574,6 +574,13 @@ REMAT_INLINE solution automatic_solver::operator()(const problem& p, const autom
   return detail::automatic_solve::solve({}, p, options);
 }
 
+REMAT_INLINE chain_solution automatic_solver::operator()(const chain_problem& p, const automatic_options& options,
+                                                         rotor_options on_chains) const {
+  on_chains.begin_with_revolve = true;
+  on_chains.run = options.run;
+  return rotor(p, on_chains);
+}
+
 REMAT_INLINE std::vector<solution> frontier(const problem& p, std::span<const std::int64_t> budgets,
                                             const automatic_solver&, const run_control& run,
                                             const automatic_options& solving) {

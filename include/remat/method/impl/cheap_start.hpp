@@ -74,8 +74,25 @@ REMAT_INLINE slot_range estimate_slots(const problem& p, const operation_chain& 
   return {cheap_start::count_fitting(kept, p.budget() - turn), cheap_start::count_fitting(kept, p.budget())};
 }
 
+REMAT_INLINE bool has_equal_stages(const chain& c) {
+  return std::all_of(c.stages().begin(), c.stages().end(), [&](const chain_stage& s) { return s == c.stage(1); });
+}
+
+REMAT_INLINE std::optional<std::uint32_t> slots_of_equal_stages(const chain_problem& p, std::uint32_t most) {
+  const chain& c = p.stages();
+  const std::size_t n = c.length();
+  for (std::uint32_t slots = most + 1; slots-- > 0;) {
+    const std::size_t shorter = std::min(n, slots + std::size_t{3});
+    const chain_problem sample(chain("", c.input_bytes(), std::vector<chain_stage>(shorter, c.stage(1))), p.budget());
+    const auto steps = revolve_steps(static_cast<std::uint32_t>(shorter), slots);
+    if (simulate(sample, steps).peak_bytes <= p.budget()) return slots;
+  }
+  return {};
+}
+
 REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best) {
-  const std::optional<std::uint32_t> most = most_slots(p);
+  std::optional<std::uint32_t> most = most_slots(p);
+  if (most && has_equal_stages(p.stages())) most = slots_of_equal_stages(p, *most);
   if (!most) return false;
   const auto length = static_cast<std::uint32_t>(p.stages().length());
   cheap_start::effort effort(length, 64);
@@ -86,7 +103,21 @@ REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best)
     found = std::move(one);
     return true;
   });
-  return found.plan && accept(p, best, std::move(*found.plan));
+  return take_checked(best, std::move(found));
+}
+
+REMAT_INLINE bool take_checked(chain_solution& best, chain_solution&& found) {
+  if (!found.plan) return false;
+  if (best.plan && (found.time > best.time || (found.time == best.time && found.peak_bytes >= best.peak_bytes)))
+    return false;
+  best.plan = std::move(found.plan);
+  found.plan.reset();
+  best.peak_bytes = found.peak_bytes;
+  best.time = found.time;
+  best.statistics.computes = found.statistics.computes;
+  best.statistics.recomputes = found.statistics.recomputes;
+  best.status = found.status;
+  return true;
 }
 
 REMAT_INLINE bool take_closed_form(const problem& p, solution& best, std::string_view by) {

@@ -17,6 +17,8 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
+#include "remat/core/detail/binomial.hpp"
+#include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/schedule/simplify.hpp"
 
@@ -223,10 +225,30 @@ REMAT_INLINE std::int64_t largest_working_set(const chain_problem& p) {
   return most;
 }
 
+REMAT_INLINE double repetition_bound(const chain_problem& p) {
+  const chain& c = p.stages();
+  const std::size_t n = c.length();
+  std::int64_t output = std::numeric_limits<std::int64_t>::max(), saved = output;
+  double forward = std::numeric_limits<double>::infinity();
+  for (const chain_stage& stage : c.stages()) {
+    output = std::min(output, stage.output_bytes);
+    for (std::size_t k = 0; k <= stage.options.size(); ++k) {
+      saved = std::min(saved, stage.option(k).saved_bytes);
+      forward = std::min(forward, stage.option(k).forward_time);
+    }
+  }
+  const std::int64_t free = p.budget() - c.input_bytes() - saved - output;  // beside x̄_i and a gradient
+  if (output == 0 || free < 0 || n >= std::size_t{1} << 31) return c.least_time();
+  const std::uint64_t forwards =
+      detail::binomial::advances(n + 1, std::min<std::uint64_t>(n, static_cast<std::uint64_t>(free / output)));
+  return detail::sum_below(
+      c.least_time(), detail::product_below(forward, detail::number_below(static_cast<std::int64_t>(forwards - n))));
+}
+
 REMAT_INLINE bool prove(const chain_problem& p, chain_solution& s, const run_control&) {
   if (!s.proven) {
     s.proven = true;
-    s.lower_bound = std::max(s.lower_bound, p.stages().least_time());
+    s.lower_bound = std::max(s.lower_bound, repetition_bound(p));
     if (const std::int64_t least = largest_working_set(p); least > p.budget()) {
       s.lower_bound = std::numeric_limits<double>::infinity();
       s.message = "some stage needs " + std::to_string(least) + " bytes by itself, with the input of the chain";

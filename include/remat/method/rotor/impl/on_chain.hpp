@@ -70,7 +70,8 @@ class chain_search {
     return *start_;
   }
   void offer_start() {
-    if (start().plan && accept(p_, best_, *start().plan)) form_ = closed_form;
+    start();
+    if (take_checked(best_, std::move(*start_))) form_ = closed_form;  // its time stays known
   }
 
   void search() {

@@ -549,3 +549,20 @@ TEST_CASE("any plan within the capacity ends the search, and proves no size") {
   CHECK(plan.bytes <= 2 * load);
   CHECK(plan.work < 1'000'000);
 }
+
+TEST_CASE("the lines of the page") {
+  std::int64_t used = 0;
+  const auto fail = [](const std::string& message) { FAIL(message); };
+  const auto use = [&](std::span<const arena_place> places, std::int64_t bytes) {
+    CHECK(places.size() == 3);
+    used = bytes;
+  };
+  remat::arena_planner planner;  // or planner(span of your bytes): then nothing comes from the heap
+  const remat::arena_buffer wanted[] = {{.lower = 0, .upper = 2, .size = 100},
+                                        {.lower = 1, .upper = 3, .size = 80, .alignment = 64},
+                                        {.lower = 2, .upper = 4, .size = 60}};
+  const remat::arena_plan plan = planner.plan(wanted, {.milliseconds = 5});
+  if (!plan.ok()) return fail(plan.message());  // one line
+  use(plan.places, plan.bytes);                 // offset and bank of each buffer
+  CHECK(used >= 180);
+}

@@ -422,6 +422,20 @@ TEST_CASE("capacities of two banks: each buffer where it fits, and the second ba
   CHECK(none.message() == "proven: the buffers do not fit");
 }
 
+TEST_CASE("sizes, offsets and blocks at the ends of their ranges do not overflow") {
+  constexpr std::int64_t large = std::int64_t{1} << 50;
+  const banks where{{arena_unlimited, arena_unlimited - 1}, {arena_unlimited - 1, large}, {large + 1, 2 * large}};
+  const buffers all{{-arena_unlimited, arena_unlimited, large},
+                    {0, 1, large - 1, 3},
+                    {.lower = 0, .upper = 1, .size = 5, .banks = 1, .offset = 4 * large},
+                    {0, 2, 1, std::int64_t{1} << 40}};
+  arena_planner planner;
+  const arena_plan plan = planner.plan(all, thorough(where));
+  INFO(plan.message());
+  REQUIRE(plan.ok());
+  CHECK(is_legal(all, where, plan));
+}
+
 TEST_CASE("time that is over still gives the first packing") {
   const buffers all = many(9, 400);
   arena_planner planner;

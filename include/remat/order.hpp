@@ -27,8 +27,8 @@ struct order_tensor {
 
 /// Operations 0 … `operations` − 1, each of which runs once, and the tensors between them.
 struct order_graph {
-  std::uint32_t operations = 0;
-  std::span<const order_tensor> tensors{};
+  std::uint32_t operations = 0;               ///< their number
+  std::span<const order_tensor> tensors{};    ///< the tensors, in any order
   std::span<const std::int64_t> workspace{};  ///< bytes that each uses while it runs, at least 0; empty: none
 };
 

@@ -422,6 +422,20 @@ TEST_CASE("capacities of two banks: each buffer where it fits, and the second ba
   CHECK(none.message() == "proven: the buffers do not fit");
 }
 
+TEST_CASE("sizes, offsets and blocks at the ends of their ranges do not overflow") {
+  constexpr std::int64_t large = std::int64_t{1} << 50;
+  const banks where{{arena_unlimited, arena_unlimited - 1}, {arena_unlimited - 1, large}, {large + 1, 2 * large}};
+  const buffers all{{-arena_unlimited, arena_unlimited, large},
+                    {0, 1, large - 1, 3},
+                    {.lower = 0, .upper = 1, .size = 5, .banks = 1, .offset = 4 * large},
+                    {0, 2, 1, std::int64_t{1} << 40}};
+  arena_planner planner;
+  const arena_plan plan = planner.plan(all, thorough(where));
+  INFO(plan.message());
+  REQUIRE(plan.ok());
+  CHECK(is_legal(all, where, plan));
+}
+
 TEST_CASE("time that is over still gives the first packing") {
   const buffers all = many(9, 400);
   arena_planner planner;
@@ -548,4 +562,21 @@ TEST_CASE("any plan within the capacity ends the search, and proves no size") {
   CHECK(is_legal(all, where, plan));
   CHECK(plan.bytes <= 2 * load);
   CHECK(plan.work < 1'000'000);
+}
+
+TEST_CASE("the lines of the page") {
+  std::int64_t used = 0;
+  const auto fail = [](const std::string& message) { FAIL(message); };
+  const auto use = [&](std::span<const arena_place> places, std::int64_t bytes) {
+    CHECK(places.size() == 3);
+    used = bytes;
+  };
+  remat::arena_planner planner;  // or planner(span of your bytes): then nothing comes from the heap
+  const remat::arena_buffer wanted[] = {{.lower = 0, .upper = 2, .size = 100},
+                                        {.lower = 1, .upper = 3, .size = 80, .alignment = 64},
+                                        {.lower = 2, .upper = 4, .size = 60}};
+  const remat::arena_plan plan = planner.plan(wanted, {.milliseconds = 5});
+  if (!plan.ok()) return fail(plan.message());  // one line
+  use(plan.places, plan.bytes);                 // offset and bank of each buffer
+  CHECK(used >= 180);
 }

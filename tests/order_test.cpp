@@ -205,3 +205,20 @@ TEST_CASE("wrong input is refused, with the place and the reason") {
   refused({2, circle, huge}, order_reason::too_large, 1);
   refused({2, {}, {}}, order_reason::bad_limit, 0, {.milliseconds = -1});
 }
+
+TEST_CASE("the lines of the page") {
+  std::vector<std::uint32_t> order;
+  const auto fail = [](const std::string& message) { FAIL(message); };
+  const auto run = [&](const std::vector<std::uint32_t>& operations) { order = operations; };
+  const std::vector<std::uint32_t> one{1}, three{3}, four{4};
+  const std::vector<remat::order_tensor> tensors{{.bytes = 1000, .producer = 0, .readers = one},
+                                                 {.bytes = 10, .producer = 1, .readers = four},
+                                                 {.bytes = 1000, .producer = 2, .readers = three},
+                                                 {.bytes = 10, .producer = 3, .readers = four},
+                                                 {.bytes = 10, .producer = 4, .stays = true}};
+  const remat::order_result best =
+      remat::least_memory_order({.operations = 5, .tensors = tensors}, {.milliseconds = 10});
+  if (!best.ok()) return fail(best.message());  // one line
+  run(best.order);                              // best.peak bytes; at least best.lower_bound are proven to be needed
+  CHECK(order.size() == 5);
+}

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSL-1.0
 # compare.sh [--check] [COMPILER]: processor seconds to compile, by $CXX or g++ without an argument,
 # - each umbrella (syntax only) beside the standard headers that its headers include: a ratio, which travels between machines;
+# - each leaf (-O2) in the same way, and its example, which calls it;
 # - a program (-O2) that builds a problem and calls no solver, or one: header-only, and in the compiled form.
 # Each figure is one run. A compile that fails ends all, with the compiler's message; tests/headers/size.cmake holds the
 # umbrellas' size. With --check the exit status is 1 if a program costs more, beside the one without a solver, than the
@@ -10,7 +11,7 @@ set -euo pipefail
 export LC_ALL=C
 check=
 case ${1:-} in
-  -h | --help) sed -n '3,9s/^# //p' "$0"; exit 0 ;;
+  -h | --help) sed -n '3,10s/^# //p' "$0"; exit 0 ;;
   --check) check=1; shift ;;
 esac
 case ${1:-} in
@@ -48,6 +49,20 @@ for umbrella in remat solvers execute; do
     seconds "$scratch/$umbrella.cpp" -fsyntax-only $form
     echo "$umbrella.hpp ${form:-header-only}: $taken s, its standard headers $standard s, ratio $(ratio "$taken" "$standard")"
   done
+done
+
+leaves="arena order"
+for leaf in $leaves; do
+  echo "#include \"remat/$leaf.hpp\"" >"$scratch/$leaf.cpp"
+  compile -M "$scratch/$leaf.cpp" >"$scratch/needed" || fail "$compiler does not find the headers of $leaf.hpp"
+  tr ' \\' '\n\n' <"$scratch/needed" | grep "^$root/include/" >"$scratch/headers" || fail "$compiler -M lists no header of remat"
+  xargs grep -h '^#include <' <"$scratch/headers" | grep -v 'does-not-exist' | sort -u >"$scratch/standard.cpp"
+  seconds "$scratch/standard.cpp" -O2 -c -o "$scratch/out.o"
+  standard=$taken
+  seconds "$scratch/$leaf.cpp" -O2 -c -o "$scratch/out.o"
+  alone=$taken
+  seconds "$root/examples/$leaf.cpp" -O2 -c -o "$scratch/out.o"
+  echo "$leaf.hpp: $alone s, its standard headers $standard s, ratio $(ratio "$alone" "$standard"); with a call $taken s"
 done
 
 # Solvers, and the most that a call may cost, header-only, in programs without one; in the compiled form 1.1 for all.

@@ -34,7 +34,7 @@ namespace remat_plan {
   return plan;
 }
 
-/// Plans the arena of an outcome's schedule, at the default alignment, unless it has one; with a link, also that of its
+/// Plans the arena of an outcome's schedule, unless it has one; with a link, also that of its
 /// copies on the host.
 inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_plan_options& options) {
   const remat::lifetimes lives = remat::lifetimes_of(p.with_budget(remat::problem::unlimited), *o.plan);
@@ -42,15 +42,16 @@ inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_
   if (p.link()) o.host_memory = checked_plan(remat::host_intervals_of(lives), options);
 }
 
-/// The arena of the baseline: the listed order's, planned by default.
-[[nodiscard]] inline remat::memory_plan baseline_arena(const remat::problem& p) {
+/// The arena of the baseline: the listed order's, planned without limits.
+[[nodiscard]] inline remat::memory_plan baseline_arena(const remat::problem& p, std::int64_t alignment) {
   const remat::problem unlimited = p.with_budget(remat::problem::unlimited);
-  return remat::plan_memory(remat::lifetimes_of(unlimited, remat::listed_order(unlimited)));
+  return remat::plan_memory(remat::lifetimes_of(unlimited, remat::listed_order(unlimited)), {.alignment = alignment});
 }
 
 /// `solver` with the budget as one for the arena (`remat::fit_arena_by`): only schedules whose arena fits count.
-[[nodiscard]] inline named_solver binding_arena(const named_solver& solver, const remat::problem& p) {
-  const auto solve = [solver, p](std::int64_t budget, const remat::run_control& run) {
+[[nodiscard]] inline named_solver binding_arena(const named_solver& solver, const remat::problem& p,
+                                                std::int64_t alignment) {
+  const auto solve = [solver, p, alignment](std::int64_t budget, const remat::run_control& run) {
     double seconds = 0;  // of solving, without the memory plans
     const auto part = [&](const remat::problem& rounded, const remat::run_control& control) {
       remat::solution s = solver.solve_problem(rounded, control);
@@ -59,6 +60,7 @@ inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_
     };
     remat::fit_arena_options options;
     options.budget = budget;
+    options.memory.alignment = alignment;
     options.run = run;
     remat::arena_solution fit = remat::fit_arena_by(p, part, options);
     std::optional<remat::memory_plan> memory = std::move(fit.memory);

@@ -57,6 +57,7 @@ struct arguments {
   std::string trace{};
   std::string dot{};
   bool bind_arena = false;
+  std::optional<std::int64_t> alignment{};    ///< bytes, of every offset in an arena; empty: the default
   std::optional<remat::host_link> link{};     ///< empty: no copies to the host
   std::optional<std::int64_t> host_budget{};  ///< bytes; empty: no bound
   std::string host_budget_text{};             ///< as it was given
@@ -206,6 +207,8 @@ inline void define_options(CLI::App& app, arguments& out) {
            if (value != "peak" && value != "arena") throw usage_error(name + " " + value + ": expected peak or arena");
            out.bind_arena = value == "arena";
          });
+  option("--alignment", "BYTES", "Of every offset in an arena, 256 by default",
+         [&](text name, text value) { out.alignment = whole<std::int64_t>(name, value, 1, std::int64_t{1} << 40); });
   option("--link", "out=S,in=S,latency=T",
          "Allow copies to the host: their speeds in bytes per unit of the cost model's time (seconds for measured and "
          "roofline), and the time that each takes besides (by default 25e9, 25e9 and 1e-5)",

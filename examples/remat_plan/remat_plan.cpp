@@ -78,6 +78,11 @@ struct input {
 
 constexpr const char* chain_times = "the chain's own times";  // in place of a cost model
 
+/// The alignment of arenas, bytes.
+std::int64_t alignment_of(const arguments& args) {
+  return args.alignment.value_or(remat::memory_plan_options{}.alignment);
+}
+
 /// Throws for options that have no meaning for a chain.
 void refuse_graph_options(const arguments& args) {
   const auto refuse = [&](const std::string& option, const std::string& why) {
@@ -86,6 +91,8 @@ void refuse_graph_options(const arguments& args) {
   if (!args.cost.empty()) refuse("--cost " + args.cost, "which states its own times; leave it out");
   if (!args.out.empty()) refuse("--out " + args.out, "and schedule files are of training graphs; leave it out");
   if (args.bind_arena) refuse("--bind arena", "and arenas are of training graphs; expected peak");
+  if (args.alignment)
+    refuse("--alignment " + std::to_string(*args.alignment), "and arenas are of training graphs; leave it out");
   if (!args.intervals.empty())
     refuse("--intervals " + args.intervals, "and arenas are of training graphs; leave it out");
   if (!args.trace.empty()) refuse("--trace " + args.trace, "and traces are of training graphs; leave it out");
@@ -115,7 +122,7 @@ void make_solvers(input& in, const arguments& args) {
   const remat::problem& p = in.step->instance;
   in.solvers = graph_solvers(p, read_graph_options(args));
   if (args.bind_arena)
-    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p);
+    for (named_solver& solver : in.solvers) solver = binding_arena(solver, p, alignment_of(args));
 }
 
 /// A link to the host in words.
@@ -138,7 +145,7 @@ void read_step(input& in, const arguments& args, std::string cost, std::string_v
   what.cost = std::move(cost);
   what.time_unit = unit;
   what.baseline_peak = p.graph().baseline_peak;
-  what.baseline_bytes = args.bind_arena ? baseline_arena(p).arena_bytes : what.baseline_peak;
+  what.baseline_bytes = args.bind_arena ? baseline_arena(p, alignment_of(args)).arena_bytes : what.baseline_peak;
   what.baseline_time = p.graph().baseline_time;
   what.least_time = p.graph().needed_time;
   remat::least_memory_options bounding;
@@ -146,7 +153,7 @@ void read_step(input& in, const arguments& args, std::string cost, std::string_v
     bounding.run.time_limit = std::min<std::chrono::nanoseconds>(args.time_limit, std::chrono::seconds(1));
   // The peak of the arena's problem is the load, and no arena is smaller than its load.
   const remat::least_memory_result least =
-      remat::least_memory_bound(args.bind_arena ? remat::arena_problem(p) : p, bounding);
+      remat::least_memory_bound(args.bind_arena ? remat::arena_problem(p, alignment_of(args)) : p, bounding);
   what.least_bytes = least.bytes;
   if (least.reason != remat::memory_reason::none)
     what.least_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
@@ -370,6 +377,7 @@ void plan_execution(const input& in, const arguments& args, const std::stop_toke
   if (!in.step || !o.plan) return;
   if (!o.memory || in.step->instance.link()) {
     remat::memory_plan_options planning;
+    planning.alignment = alignment_of(args);
     planning.run.stop = stop;
     planning.run.seed = args.seed;
     plan_arena(in.step->instance, o, planning);
@@ -426,8 +434,8 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
                               [&](outcome& o, const std::stop_token& stop) { plan_execution(in, args, stop, o); });
   least_bytes_within least_within;
   if (in.step && args.max_overhead)
-    least_within = [p = args.bind_arena ? remat::arena_problem(in.step->instance) : in.step->instance](
-                       double longest, const remat::run_control& run) {
+    least_within = [p = args.bind_arena ? remat::arena_problem(in.step->instance, alignment_of(args))
+                                        : in.step->instance](double longest, const remat::run_control& run) {
       return remat::least_memory_within(p, longest, remat::least_memory_within_options::under(run));
     };
   for (std::size_t s = 0; s < solvers.size(); ++s) {

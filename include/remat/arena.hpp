@@ -132,8 +132,9 @@ class arena_search;
 /// answer passes an exact check, which shares no code with the search.
 ///
 /// Throws nothing; compiles without exceptions. Equal input, seed and `work` give equal places if `milliseconds` is
-/// unlimited. The first packing always ends: O(n log n) time, and O(n²) for up to 4096 buffers. The memory that a call
-/// needs stays with the planner, and a call that needs no more takes none from the heap. Not thread-safe.
+/// unlimited; without any limit, the search ends only with a proof. The first packing always ends: O(n log n) time, and
+/// O(n²) for up to 4096 buffers. The memory that a call needs stays with the planner, and a call that needs no more
+/// takes none from the heap. Not thread-safe.
 class arena_planner {
  public:
   /// Takes memory from the heap.

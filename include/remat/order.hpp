@@ -27,8 +27,8 @@ struct order_tensor {
 
 /// Operations 0 … `operations` − 1, each of which runs once, and the tensors between them.
 struct order_graph {
-  std::uint32_t operations = 0;
-  std::span<const order_tensor> tensors{};
+  std::uint32_t operations = 0;               ///< their number
+  std::span<const order_tensor> tensors{};    ///< the tensors, in any order
   std::span<const std::int64_t> workspace{};  ///< bytes that each uses while it runs, at least 0; empty: none
 };
 
@@ -102,8 +102,9 @@ class limit_clock;
 /// large training steps. Each order passes an exact check, which shares no code with the search.
 ///
 /// Throws nothing; compiles without exceptions. Equal input, seed and `work` give the equal order if `milliseconds` is
-/// unlimited. The first order always ends: O(reads and tensors) time. Polls at every operation of a list schedule, set,
-/// move, and wave of a flow.
+/// unlimited; without any limit, the search ends only with a proof. The first order always ends: O(reads and tensors)
+/// time. Polls at every operation of a list schedule, set, move, and wave of a flow. Memory: some 50 bytes for each
+/// set, of which there are at most 20 million.
 template <class Clock = detail::limit_clock>
 [[nodiscard]] order_result least_memory_order(const order_graph& graph, const order_options& options = {});
 

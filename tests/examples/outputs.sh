@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSL-1.0
 # outputs.sh PROGRAMS DATA: arena-plan, hierarchy and treewidth, built in the folder PROGRAMS, refuse to write onto their input,
-# by whatever path, and write to standard output, and nothing else there, if the output is -.
+# by whatever path, and write to standard output, and nothing else there, if the output is -. arena-plan obeys rules of buffers.
 set -euo pipefail
 programs=$1
 data=$2
@@ -46,3 +46,25 @@ check() {
 check arena-plan --out 'id,lower,upper,size,offset'
 check hierarchy --dot 'digraph step {'
 check treewidth --out 's td 2 2 3'
+
+# arena-plan with a rule for each buffer, and with banks.
+if [ -x "$programs/arena-plan" ]; then
+  printf 'id,lower,upper,size,alignment\na,0,6,128,128\nb,1,3,56,1\nc,2,7,128,128\nd,4,8,64,128\ne,5,9,64,256\n' > "$work/rules.csv"
+  out=$("$programs/arena-plan" "$work/rules.csv")
+  [[ $out == *'448 bytes, load 384, proven the best'* ]] || fail "arena-plan with alignments: $out"
+  printf 'id,lower,upper,size,banks,given,in_place_of\nx,0,2,100,1,,\ny,1,3,100,,,x\nw,0,3,64,0,0,\n' > "$work/rules.csv"
+  out=$("$programs/arena-plan" "$work/rules.csv" --alignment 1 --bank 64 --bank any --out -)
+  [ "$out" = $'id,lower,upper,size,offset,bank\nx,0,2,100,0,1\ny,1,3,100,0,1\nw,0,3,64,0,0' ] || fail "arena-plan with banks: $out"
+  status=0
+  out=$("$programs/arena-plan" "$work/rules.csv" --alignment 1 --bank 64 --bank 99) || status=$?
+  [ "$status" -eq 1 ] || fail "arena-plan with banks that are too small: exit status $status"
+  [[ $out == *'buffer 0 fits no bank and no block where it may lie'* ]] || fail "arena-plan with banks that are too small: $out"
+  for wrong in 'id,lower,upper,size,align' 'id,lower,upper,alignment'; do
+    printf '%s\na,0,1,1,1\n' "$wrong" > "$work/rules.csv"
+    status=0
+    "$programs/arena-plan" "$work/rules.csv" > "$work/out" 2> "$work/err" || status=$?
+    [ "$status" -eq 2 ] || fail "arena-plan with the columns $wrong: exit status $status"
+    [ "$(wc -l < "$work/err")" -eq 1 ] || fail "arena-plan with the columns $wrong: $(cat "$work/err")"
+  done
+  echo "arena-plan with rules"
+fi

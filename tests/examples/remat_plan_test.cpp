@@ -305,6 +305,8 @@ TEST_CASE("what cannot be used: exit status 2, one line on standard error, nothi
       {{toy, "--budget", "0.5", "--trace", ""}, "--trace"},
       {{chain_file, "--budget", "0.5", "--solver", "rotor", "--trace", folder.file("x.json")}, "--trace"},
       {{chain_file, "--budget", "0.5", "--bind", "arena"}, "--bind arena"},
+      {{chain_file, "--budget", "0.5", "--alignment", "64"}, "--alignment 64"},
+      {{toy, "--budget", "0.5", "--alignment", "0"}, "--alignment 0"},
       {{chain_file, "--budget", "0.5", "--intervals", folder.file("i.csv")}, "--intervals"},
       {{unet, "--budget", "0.5,0.6", "--intervals", folder.file("i.csv")}, "one budget"},
       {{toy, "--budget", "0.5", "--intervals", folder.path().string()}, "--intervals"},
@@ -1142,6 +1144,27 @@ TEST_CASE("--streams: makespans between the critical path and the time, in the o
   const result table = run({unet, "--budget", "0.5", "--solver", "evict", "--work", "1000", "--streams", "2"});
   CHECK(table.out.find("makespan on 2") != std::string::npos);
   CHECK(table.out.find("critical path") != std::string::npos);
+}
+
+TEST_CASE("--alignment: arenas, and budgets that bind them, are planned at that alignment") {
+  if (!built()) return;
+  const remat::problem p = remat::read_training_step(toy).instance;
+  const remat::lifetimes lives = remat::lifetimes_of(p, remat::listed_order(p));
+  for (const std::int64_t alignment : {1, 64, 256, 4096}) {
+    CAPTURE(alignment);
+    const std::int64_t arena = remat::plan_memory(lives, {.alignment = alignment}).arena_bytes;
+    const nlohmann::json line = run({toy, "--budget", "1.0", "--solver", "no_remat", "--bind", "arena", "--alignment",
+                                     std::to_string(alignment), "--json"})
+                                    .lines()
+                                    .at(0);
+    CHECK(line["budget_bytes"] == arena);
+    CHECK(line["arena_bytes"] <= arena);
+    const nlohmann::json peak =
+        run({toy, "--budget", "1.0", "--solver", "no_remat", "--alignment", std::to_string(alignment), "--json"})
+            .lines()
+            .at(0);
+    CHECK(peak["arena_bytes"] == arena);
+  }
 }
 
 TEST_CASE("--bind arena: a fraction is one of the baseline's arena, and the baseline fits all of it") {

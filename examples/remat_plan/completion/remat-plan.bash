@@ -14,7 +14,7 @@ _remat_plan() {
       words=$("$program" --list-options 2>/dev/null | sed -n 's/^\([a-z_]*\.[a-z_]*\) .*/\1=/p')
       compopt -o nospace 2>/dev/null
       ;;
-    --budget | --seconds | --threads | --max-overhead | --link | --host-budget | --slots | --gap | --streams | --seed | --work | --shard | --shards | --piece) return ;;
+    --budget | --seconds | --threads | --max-overhead | --link | --host-budget | --alignment | --slots | --gap | --streams | --seed | --work | --shard | --shards | --piece) return ;;
     *)
       if [[ $current == -* ]]; then
         words=$("$program" ${command:+"$command"} --help 2>/dev/null | sed -n 's/^  \(-h,\)\{0,1\}\(--[a-z-]*\).*/\2/p')

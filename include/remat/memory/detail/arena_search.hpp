@@ -110,6 +110,8 @@ class arena_search {
     if (banks_.size() > 64) return bad(arena_reason::bad_bank, 64);
     for (std::size_t b = 0; b < banks_.size(); ++b)
       if (banks_[b].capacity < 0 || banks_[b].largest_block < 1) return bad(arena_reason::bad_bank, b);
+    for (arena_bank& b : banks_)  // no offset comes near its end
+      if (b.largest_block > std::int64_t{1} << 56) b.largest_block = arena_unlimited;
     if (buffers_.size() >= component::begins) return bad(arena_reason::too_large, component::begins);
     const std::uint64_t all = banks_.size() == 64 ? ~0ULL : (1ULL << banks_.size()) - 1;
     constexpr std::int64_t largest = std::int64_t{1} << 52;

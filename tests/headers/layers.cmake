@@ -17,8 +17,7 @@ set(may_include_chain core graph problem schedule bound refine chain)
 set(may_include_hierarchy core problem schedule bound refine chain hierarchy)
 set(may_include_solver core problem schedule bound chain solver)
 set(below_methods core graph cost problem schedule bound refine mip treewidth chain hierarchy solver)
-# What methods share. It may run the closed form on chains, with which every solve that is cut off ends.
-set(may_include_method ${below_methods} method method/revolve)
+set(may_include_method ${below_methods} method)  # what methods share
 # In this order: a later method may run an earlier one. A portfolio of parts runs those before `refined`, which is the
 # first that is a list of parts. The methods named after a publication, those that are not in these two lists, may run the
 # first ones, and each other in one direction.

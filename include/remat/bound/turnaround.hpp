@@ -15,7 +15,8 @@ namespace REMAT_NAMESPACE {
 
 namespace detail {
 struct moment_chain;
-}
+struct turnaround_state;
+}  // namespace detail
 
 /// Options of `turnaround_bound` and `turnaround_analysis`.
 struct turnaround_options {
@@ -57,10 +58,6 @@ struct turnaround_result {
   std::uint32_t flows = 0;          ///< maximum flows that were run
 };
 
-namespace detail::turnaround {
-struct analysis_state;
-}
-
 /// The turnaround bound for one training step under any number of budgets.
 ///
 /// The bound is one on schedules without copies to the host; the link of a problem is not looked at.
@@ -100,7 +97,7 @@ class turnaround_analysis {
   turnaround_result bound(Number, const turnaround_options& = {}) = delete;  // a budget is whole bytes
 
  private:
-  std::shared_ptr<detail::turnaround::analysis_state> state_;
+  std::shared_ptr<detail::turnaround_state> state_;
 };
 
 /// Returns the turnaround bound for the budget of `p`. See `turnaround_analysis`. It holds for schedules without

@@ -3,13 +3,17 @@
 
 #include "remat/method/detail/cheap_start.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "remat/chain/chain.hpp"
+#include "remat/chain/detail/binomial_steps.hpp"
+#include "remat/chain/detail/operation_chain.hpp"
+#include "remat/core/detail/binomial.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/method/revolve.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -36,7 +40,7 @@ class effort {
 
   /// Counts the schedule for so many slots. False if that is too much; then everything is from now on.
   [[nodiscard]] bool spend(std::uint32_t slots) {
-    const std::uint64_t steps = revolve_advances(length_, slots) + 2 * std::uint64_t{length_};
+    const std::uint64_t steps = binomial::advances(length_, slots) + 2 * std::uint64_t{length_};
     const bool enough = steps <= left_;
     left_ = enough ? left_ - steps : 0;
     return enough;
@@ -99,7 +103,7 @@ REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best)
   chain_solution found;
   find_slots({*most, *most}, [&](std::uint32_t slots) {
     chain_solution one;
-    if (!effort.spend(slots) || !accept(p, one, revolve_steps(length, slots))) return false;
+    if (!effort.spend(slots) || !accept(p, one, binomial_steps(length, slots))) return false;
     found = std::move(one);
     return true;
   });
@@ -130,7 +134,7 @@ REMAT_INLINE bool take_closed_form(const problem& p, solution& best, std::string
   find_slots(estimate_slots(p, *chain), [&](std::uint32_t slots) {
     if (!effort.spend(slots)) return false;
     solution one;
-    schedule plan = schedule_computes(g, chain->expand(g, revolve_steps(chain->length(), slots)));
+    schedule plan = schedule_computes(g, chain->expand(g, binomial_steps(chain->length(), slots)));
     if (!accept(p, one, std::move(plan), by)) return false;
     found = std::move(one);
     return true;
@@ -142,7 +146,7 @@ REMAT_INLINE void take_cheap_start(const problem& p, solution& best, std::string
                                    stop_reason stopped) {
   if (stopped == stop_reason::none || run.is_part || p.link() || best.status == solve_status::infeasible) return;
   if (!best.plan && settled_by_listed_order(p, best, solver)) return;
-  take_closed_form(p, best, by_part(solver, revolve_solver::name));
+  take_closed_form(p, best, by_part(solver, "revolve"));
 }
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "remat/chain/detail/binomial_steps.hpp"
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/core/detail/binomial.hpp"
@@ -56,27 +57,7 @@ REMAT_INLINE std::uint64_t revolve_first_advance(std::uint64_t l, std::uint64_t 
 }
 
 REMAT_INLINE std::vector<chain_step> revolve_steps(std::uint32_t length, std::uint32_t slots) {
-  using detail::binomial::range;
-  std::vector<chain_step> out;
-  out.reserve(static_cast<std::size_t>(revolve_advances(length, slots)) + 2 * std::size_t{length} + 2);
-  detail::binomial::walker<range> moves;
-  moves.add({1, std::uint64_t{length} + 1, slots});
-  while (true) {
-    const auto move = moves.next(detail::binomial::equal_steps{});
-    const auto first = static_cast<std::uint32_t>(move.from), last = static_cast<std::uint32_t>(move.to);
-    if (move.kind == move.end) return out;
-    if (move.kind == move.advance) {
-      out.push_back({chain_action::forward_checkpoint, first});
-      for (std::uint32_t i = first + 1; i < last; ++i) out.push_back({chain_action::forward_none, i});
-      continue;
-    }
-    out.push_back({chain_action::forward_all, first});
-    if (first == length) {
-      out.push_back({chain_action::forward_all, length + 1});
-      out.push_back({chain_action::backward, length + 1});
-    }
-    out.push_back({chain_action::backward, first});
-  }
+  return detail::binomial_steps(length, slots);
 }
 
 REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve_options& options) const {

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "remat/bound/detail/price_bound.hpp"
 #include "remat/bound/least_memory.hpp"
-#include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/binomial.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
@@ -138,15 +138,18 @@ REMAT_INLINE bool prove(const problem& p, solution& s, const run_control& run) {
         s.obstacle = least.operation;
       }
     } else if (p.has_budget() && p.budget() < p.graph().baseline_peak) {
-      turnaround_options options;
-      options.want_saved = false;
-      options.run.stop = run.stop;
-      options.run.time_limit = run.time_limit;
-      const turnaround_result r = turnaround_bound(p, options);
-      bound = std::max(bound, r.lower_bound);
-      if (r.infeasible) {
-        s.message = r.least_memory.message(p.operation_name(r.least_memory.operation));
-        s.obstacle = r.least_memory.operation;
+      run_control limits;
+      limits.stop = run.stop;
+      limits.time_limit = run.time_limit;
+      run_clock clock(limits);
+      detail::turnaround_state analysis(p);
+      detail::price_bound search(analysis, p.budget(), detail::usual_moments, clock);
+      if (search.run()) {
+        bound = std::max(bound, search.lower_bound());
+      } else {
+        bound = std::numeric_limits<double>::infinity();
+        s.message = search.least_memory().message(p.operation_name(search.least_memory().operation));
+        s.obstacle = search.least_memory().operation;
       }
     }
     s.lower_bound = std::max(s.lower_bound, bound);

@@ -368,7 +368,7 @@ class PlannedStep(nn.Module):
         ways = Ways(state.module, self._run_planned, state.traced.unplanned, options.compile, options.cuda_graph)
         found = state.verification = compare_with_eager(ways, unchecked.plan, inputs, kwargs, unchecked.written, state.steps)
         _LOG.info("%s; %.1f s", found, found.seconds)
-        if any(why == TRACE for *_, why in found.rounded):
+        if found.draws_less or any(why == TRACE for *_, why in found.rounded):
             warnings.warn(str(found), PlanWarning, stacklevel=2)
 
     def _warn_of_eager(self, error):

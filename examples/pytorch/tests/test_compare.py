@@ -176,7 +176,7 @@ def test_a_generator_does_not_go_on(monkeypatch):
         return result
 
     change(monkeypatch, target, draws_and_goes_back, which=4)  # the last: the masks are right
-    with pytest.raises(PlanError, match="step 1 differs from eager PyTorch: the state of torch's random generator"):
+    with pytest.raises(PlanError, match="step 1 differs from eager PyTorch: the state of the random generator of torch"):
         plan(model, loss, inputs, budget=1.0)(*inputs)
 
 
@@ -480,6 +480,20 @@ def test_upsampling_has_the_bits_of_eager(mode, size):
     step = plan(model, lambda m, x: m(x).square().mean(), (x,), 1.0)
     step(x).backward()
     assert step.verification.gradients == 4 and step.verification.rounded == []
+
+
+def test_random_operations_that_nothing_reads():
+    class Unread(Chain):
+        def forward(self, x):
+            x = super().forward(x)
+            nn.functional.dropout(x, 0.5)
+            return x
+
+    model, inputs = Unread(dropout=0.3), (torch.randn(64, 16), classes(64))
+    step = plan(model, classify, inputs)
+    with pytest.warns(PlanWarning, match="the random generator ends elsewhere, .* later steps draw other numbers"):
+        step(*inputs)
+    assert step.verification.gradients == len(list(model.parameters()))
 
 
 class Shared(nn.Module):

@@ -7,7 +7,7 @@ the random generator's state to the last bit; and the peak by a tracker that is 
 
     python bench/pytorch/zoo.py [--models gpt2,resnet18] [--budgets 0.8,0.6,0.4] [--seconds 1] [--csv zoo.csv]
     python bench/pytorch/zoo.py --times 11                     # and how long a step takes, beside eager and beside checkpointing
-    python bench/pytorch/zoo.py --first 3 --budgets 0.6        # processor seconds to the end of the first step, checked and not
+    python bench/pytorch/zoo.py --first 1 --budgets 0.6        # processor seconds of plan() and of the first step, checked and not
     python bench/pytorch/zoo.py --curve 20 --budgets 0.6 --models bert,gpt2,t5 [--ranks 2]
 
 --times: medians of the processor time of so many steps, ways taking turns. Checkpointing is torch.utils.checkpoint on every part of
@@ -17,8 +17,8 @@ the model's lists of modules; one more plan gets the peak that it came to as its
 losses, then parameters and buffers, are compared with eager PyTorch's. --ranks: in so many processes, each with data of its own,
 DistributedDataParallel alone beside the plan of a DistributedDataParallel.
 
---first: medians of so many rounds, from the call of plan() to the end of the first step's backward pass, with verify=True and with
-verify=False, which take turns; what the package has measured is forgotten before each. remat-plan's own --seconds are not in them.
+--first: medians of so many rounds, of plan(), of the first step with verify=True and with verify=False, which take turns, and of a
+later step; what the package has measured is forgotten before each. remat-plan's own --seconds are not in them.
 
 Ends with status 1 if a model trains otherwise than eager PyTorch, or takes more than its budget.
 """
@@ -204,13 +204,12 @@ def check(name, budgets, seconds, rounds):
 
 
 def first_step(name, budget, seconds, rounds):
-    """The row of a model: processor seconds from the call of plan() to the end of the first step, and of a later step."""
+    """The row of a model: processor seconds of plan(), of the first step, and of a later step."""
     torch.manual_seed(0)
     model, loss, inputs, kwargs = MODELS[name]()
     model.train()
     row = {"model": name, "budget": budget, "result": "accepted"}
-    taken = {False: [], True: []}
-    later = {False: [], True: []}
+    planning, taken, later = [], {False: [], True: []}, {False: [], True: []}
     for turn in range(rounds + 1):
         for verify in taken:
             torch._dynamo.reset()
@@ -221,16 +220,19 @@ def first_step(name, budget, seconds, rounds):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 step = remat_torch_plan.plan(own, loss, inputs, budget, kwargs=kwargs, seconds=seconds, frozen="allow", verify=verify)
+                planned = time.process_time()
                 step(*inputs, **kwargs).backward()
             if turn:  # the first is for what is made once in a process
-                taken[verify].append(time.process_time() - begin)
+                taken[verify].append(time.process_time() - planned)
+                planning.append(planned - begin)
             for _ in range(5 if turn else 0):
                 begin = time.process_time()
                 step(*inputs, **kwargs).backward()
                 later[verify].append(time.process_time() - begin)
             if verify:
                 row["compared"] = str(step.verification)
-    row |= {f"first step, s, verify={v}": statistics.median(found) for v, found in taken.items()}
+    row["plan(), s"] = statistics.median(planning)
+    row |= {f"first step, ms, verify={v}": 1e3 * statistics.median(found) for v, found in taken.items()}
     row |= {f"later step, ms, verify={v}": 1e3 * statistics.median(found) for v, found in later.items()}
     return row | {"operations": len(step.last.graph.operations)}
 

@@ -7,6 +7,7 @@ the random generator's state to the last bit; and the peak by a tracker that is 
 
     python bench/pytorch/zoo.py [--models gpt2,resnet18] [--budgets 0.8,0.6,0.4] [--seconds 1] [--csv zoo.csv]
     python bench/pytorch/zoo.py --times 11                     # and how long a step takes, beside eager and beside checkpointing
+    python bench/pytorch/zoo.py --first 1 --budgets 0.6        # processor seconds of plan() and of the first step, checked and not
     python bench/pytorch/zoo.py --curve 20 --budgets 0.6 --models bert,gpt2,t5 [--ranks 2]
 
 --times: medians of the processor time of so many steps, ways taking turns. Checkpointing is torch.utils.checkpoint on every part of
@@ -15,6 +16,9 @@ the model's lists of modules; one more plan gets the peak that it came to as its
 --curve: each model trains for so many steps, at the first budget, with AdamW and gradients that are clipped by their norm; all
 losses, then parameters and buffers, are compared with eager PyTorch's. --ranks: in so many processes, each with data of its own,
 DistributedDataParallel alone beside the plan of a DistributedDataParallel.
+
+--first: medians of so many rounds, of plan(), of the first step with verify=True and with verify=False, which take turns, and of a
+later step; what the package has measured is forgotten before each. remat-plan's own --seconds are not in them.
 
 Ends with status 1 if a model trains otherwise than eager PyTorch, or takes more than its budget.
 """
@@ -199,6 +203,40 @@ def check(name, budgets, seconds, rounds):
         yield row
 
 
+def first_step(name, budget, seconds, rounds):
+    """The row of a model: processor seconds of plan(), of the first step, and of a later step."""
+    torch.manual_seed(0)
+    model, loss, inputs, kwargs = MODELS[name]()
+    model.train()
+    row = {"model": name, "budget": budget, "result": "accepted"}
+    planning, taken, later = [], {False: [], True: []}, {False: [], True: []}
+    for turn in range(rounds + 1):
+        for verify in taken:
+            torch._dynamo.reset()
+            remat_torch_plan.measure._MEASURED.clear()
+            remat_torch_plan.measure._STRIDES.clear()
+            own = copy.deepcopy(model)
+            begin = time.process_time()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                step = remat_torch_plan.plan(own, loss, inputs, budget, kwargs=kwargs, seconds=seconds, frozen="allow", verify=verify)
+                planned = time.process_time()
+                step(*inputs, **kwargs).backward()
+            if turn:  # the first is for what is made once in a process
+                taken[verify].append(time.process_time() - planned)
+                planning.append(planned - begin)
+            for _ in range(5 if turn else 0):
+                begin = time.process_time()
+                step(*inputs, **kwargs).backward()
+                later[verify].append(time.process_time() - begin)
+            if verify:
+                row["compared"] = str(step.verification)
+    row["plan(), s"] = statistics.median(planning)
+    row |= {f"first step, ms, verify={v}": 1e3 * statistics.median(found) for v, found in taken.items()}
+    row |= {f"later step, ms, verify={v}": 1e3 * statistics.median(found) for v, found in later.items()}
+    return row | {"operations": len(step.last.graph.operations)}
+
+
 def batches(inputs, kwargs, count, seed):
     """As many arguments of the same shapes: tensors of numbers are drawn, those of integers shuffled."""
     generator = torch.Generator().manual_seed(seed)
@@ -302,13 +340,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.0, help="of each plan")
     parser.add_argument("--csv", help="file for the rows")
     parser.add_argument("--times", type=int, default=0, metavar="STEPS", help="the medians of so many steps, too")
+    parser.add_argument("--first", type=int, metavar="ROUNDS", help="seconds to the end of the first step, at the first budget")
     parser.add_argument("--curve", type=int, metavar="STEPS", help="train for so many steps, at the first budget")
     parser.add_argument("--ranks", type=int, help="with --curve: in so many processes")
     arguments = parser.parse_args()
     if arguments.ranks and not arguments.curve:
         parser.error("--ranks needs --curve")
     budgets, names = [float(b) for b in arguments.budgets.split(",")], arguments.models.split(",")
-    if arguments.times:
+    if arguments.times or arguments.first:
         torch.set_num_threads(1)
     if arguments.ranks:
         rows = curves_of_ranks(arguments.ranks, names, budgets[0], arguments.seconds, arguments.curve)
@@ -316,7 +355,9 @@ def main():
         rows = []
     for name in names if not arguments.ranks else ():
         try:
-            if arguments.curve:
+            if arguments.first:
+                found = [first_step(name, budgets[0], arguments.seconds, arguments.first)]
+            elif arguments.curve:
                 found = [compare_curves(name, budgets[0], arguments.seconds, arguments.curve)]
             else:
                 found = check(name, budgets, arguments.seconds, arguments.times)

@@ -2,6 +2,7 @@
 """While a step is traced: operations that AOTAutograd would take apart otherwise than eager PyTorch computes them.
 
 - Dropout of half-precision tensors on a CPU: eager scales the mask in that precision, PyTorch's decomposition does not.
+- Bilinear and bicubic upsampling: the kernels stay, whose sums PyTorch's decomposition adds up in another order.
 - Recurrent layers: they become cells, since the kernels of whole layers keep memory that no trace shows. PyTorch's
   decomposition of several layers leaves the dropout between them out; here it is drawn as eager draws it.
 """
@@ -15,6 +16,12 @@ from torch.overrides import TorchFunctionMode
 from .errors import PlanError
 from .private import kernels_in_python, pack_sequence
 
+# PyTorch would take these apart, and round otherwise.
+_WHOLE = [
+    getattr(packet, name)
+    for packet in (torch.ops.aten.upsample_bilinear2d, torch.ops.aten.upsample_bicubic2d)
+    for name in ("default", "vec")
+]
 _HALF = (torch.bfloat16, torch.float16)
 
 
@@ -79,6 +86,8 @@ def as_eager(module):
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             stack.enter_context(_LayerByLayer())
         stack.enter_context(kernels_in_python(torch.ops.aten.dropout.default, _dropout))
+        for operation in _WHOLE:
+            stack.enter_context(kernels_in_python(operation))
         yield
 
 

@@ -211,12 +211,12 @@ def renew_flat_weights(module):
 
 
 class kernels_in_python:
-    """While entered, `change(kernel)` is in the place of each kernel in Python of an operation of ATen's."""
+    """While entered, `change(kernel)` is in the place of each kernel in Python of an operation of ATen's; without a change, none is."""
 
-    def __init__(self, operation, change):
+    def __init__(self, operation, change=None):
         self._operation = operation
         self._before = dict(operation.py_kernels)
-        self._after = {key: change(kernel) for key, kernel in self._before.items()}
+        self._after = {key: change(kernel) for key, kernel in self._before.items()} if change else {}
 
     def __enter__(self):
         self._put(self._after)
@@ -225,5 +225,6 @@ class kernels_in_python:
         self._put(self._before)
 
     def _put(self, kernels):
+        self._operation.py_kernels.clear()
         self._operation.py_kernels.update(kernels)
         self._operation._dispatch_cache.clear()

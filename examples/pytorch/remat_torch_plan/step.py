@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from . import copies, distributed, rng
 from .apply import first_runs_in_order, random_operations_that_repeat
 from .arguments import check_arguments, check_inputs
-from .capture import LossModule
+from .capture import LossModule, capture
 from .compare import TRACE, Ways, compare_with_eager
 from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning, TooManyPlansError
@@ -35,6 +35,7 @@ from .measure import measure as measure_operations
 from .measure import signatures
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
 from .saved import SavedPlans, save_plans
+from .snapshot import Snapshot
 from .private import DataDependentShape, after_forward, before_forward, install_output_hooks, log_of_traces, storage_key
 
 _LOG = logging.getLogger("remat_torch_plan")
@@ -219,6 +220,22 @@ class Plan:
         return sum(self.graph.storages[storage].bytes for step, storage in self.schedule.steps if step == kind)
 
 
+class _Explained:
+    """In the place of a trace of a step that is refused: raises `CaptureError` if `frozen="allow"` would be refused, too, as it says why."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def __call__(self, *inputs, **kwargs):
+        before = Snapshot(self._module, (inputs, kwargs))
+        try:
+            capture(self._module.model, self._module.function, inputs, kwargs).close()
+        finally:
+            before.restore()
+
+    prepare = __call__
+
+
 class _State:
     """What a step holds beside its parts; in no table of the module."""
 
@@ -351,7 +368,7 @@ class PlannedStep(nn.Module):
         ways = Ways(state.module, self._run_planned, state.traced.unplanned, options.compile, options.cuda_graph)
         found = state.verification = compare_with_eager(ways, unchecked.plan, inputs, kwargs, unchecked.written, state.steps)
         _LOG.info("%s; %.1f s", found, found.seconds)
-        if any(why == TRACE for *_, why in found.rounded):
+        if found.draws_less or any(why == TRACE for *_, why in found.rounded):
             warnings.warn(str(found), PlanWarning, stacklevel=2)
 
     def _warn_of_eager(self, error):
@@ -387,6 +404,7 @@ class PlannedStep(nn.Module):
         if self._options.cuda_graph:
             raise CaptureError(f"cuda_graph=True: Dynamo cannot trace the step: {reason}")
         if self._options.frozen == "refuse":
+            call(_Explained(state.module))
             raise CaptureError(
                 f"Dynamo, whose guards see what changes later, cannot trace the step: {reason}\nfrozen='allow' traces it as Python runs it "
                 "once: then globals, closures and attributes of other objects than modules stay as they are now"

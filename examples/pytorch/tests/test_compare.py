@@ -176,7 +176,7 @@ def test_a_generator_does_not_go_on(monkeypatch):
         return result
 
     change(monkeypatch, target, draws_and_goes_back, which=4)  # the last: the masks are right
-    with pytest.raises(PlanError, match="step 1 differs from eager PyTorch: the state of torch's random generator"):
+    with pytest.raises(PlanError, match="step 1 differs from eager PyTorch: the state of the random generator of torch"):
         plan(model, loss, inputs, budget=1.0)(*inputs)
 
 
@@ -469,6 +469,31 @@ def test_eager_that_does_not_repeat_its_bits(error, monkeypatch):
         warnings.simplefilter("error", PlanWarning)
         step(*inputs).backward()
     assert "eager PyTorch does not repeat its own bits" in str(step.verification)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [{"scale_factor": 2}, {"size": (7, 9)}])
+def test_upsampling_has_the_bits_of_eager(mode, size):
+    options = {} if mode == "nearest" else {"align_corners": mode == "bicubic"}
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Upsample(mode=mode, **size, **options), nn.Conv2d(8, 3, 3))
+    x = torch.randn(2, 3, 8, 8)
+    step = plan(model, lambda m, x: m(x).square().mean(), (x,), 1.0)
+    step(x).backward()
+    assert step.verification.gradients == 4 and step.verification.rounded == []
+
+
+def test_random_operations_that_nothing_reads():
+    class Unread(Chain):
+        def forward(self, x):
+            x = super().forward(x)
+            nn.functional.dropout(x, 0.5)
+            return x
+
+    model, inputs = Unread(dropout=0.3), (torch.randn(64, 16), classes(64))
+    step = plan(model, classify, inputs)
+    with pytest.warns(PlanWarning, match="the random generator ends elsewhere, .* later steps draw other numbers"):
+        step(*inputs)
+    assert step.verification.gradients == len(list(model.parameters()))
 
 
 class Shared(nn.Module):

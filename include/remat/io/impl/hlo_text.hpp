@@ -234,6 +234,10 @@ class lowering {
   [[nodiscard]] std::vector<std::uint32_t> arrays_of(const instruction& i) const {
     return {array_of_.begin() + i.leaves.begin, array_of_.begin() + i.leaves.end};
   }
+  /// The array of an instruction that has one; otherwise `none`.
+  [[nodiscard]] std::uint32_t only_array(const instruction& i) const {
+    return i.leaves.size() == 1 ? array_of_[i.leaves.begin] : none;
+  }
   [[nodiscard]] std::vector<std::uint32_t> operand_arrays(const instruction& i) {
     constexpr std::uint64_t most_reads = std::uint64_t{1} << 28U;
     std::vector<std::uint32_t> all;
@@ -530,7 +534,8 @@ class lowering {
       case effect::update_slice:
         require_operands(i, 2);
         o.done.traffic = 2 * static_cast<double>(module_.bytes(module_.operand(i, 1)));
-        o.in_place.emplace_back(o.inputs[0], o.outputs[0]);
+        if (const std::uint32_t over = only_array(module_.operand(i, 0)); over != none && o.outputs.size() == 1)
+          o.in_place.emplace_back(over, o.outputs[0]);
         return;
       case effect::scatter: {
         const std::uint32_t written_over = i.leaves.size();
@@ -540,8 +545,8 @@ class lowering {
           const instruction& update = module_.operand(i, written_over + 1 + k);
           o.done.flops += module_.elements(update) * applied;
           o.done.traffic += 3 * static_cast<double>(module_.bytes(update));
-          const instruction& over = module_.operand(i, k);
-          if (over.leaves.size() == 1) o.in_place.emplace_back(array_of_[over.leaves.begin], o.outputs[k]);
+          if (const std::uint32_t over = only_array(module_.operand(i, k)); over != none)
+            o.in_place.emplace_back(over, o.outputs[k]);
         }
         return;
       }
@@ -691,9 +696,8 @@ class lowering {
     const std::int64_t output = i.is_tuple ? pairs[0] : 0, input = pairs.back();
     if (output >= static_cast<std::int64_t>(o.outputs.size()) || input >= static_cast<std::int64_t>(i.operands.size()))
       return;
-    const instruction& over = module_.operand(i, static_cast<std::uint32_t>(input));
-    if (over.leaves.size() == 1)
-      o.in_place.emplace_back(array_of_[over.leaves.begin], o.outputs[static_cast<std::size_t>(output)]);
+    if (const std::uint32_t over = only_array(module_.operand(i, static_cast<std::uint32_t>(input))); over != none)
+      o.in_place.emplace_back(over, o.outputs[static_cast<std::size_t>(output)]);
   }
 
   void add_fusion(operation& o) {
@@ -832,10 +836,11 @@ class lowering {
     for (const operation& o : list.operations) {
       const effect what = effect_of(at(o.instruction).opcode);
       const bool is_part = what == effect::slice || what == effect::update_slice || what == effect::scatter;
+      const std::uint32_t in_part =
+          is_part && at(o.instruction).operands.size() > 0 ? only_array(module_.operand(at(o.instruction), 0)) : none;
       for (std::size_t k = 0; k < o.inputs.size(); ++k) {
         const std::uint32_t a = o.inputs[k];
-        const bool is_whole = !is_part || array_of_[module_.operand(at(o.instruction), 0).leaves.begin] != a;
-        read[a] += is_whole ? static_cast<double>(list.arrays[a].bytes) : o.done.traffic / 2;
+        read[a] += a == in_part ? o.done.traffic / 2 : static_cast<double>(list.arrays[a].bytes);
       }
       for (const auto& [from, to] : o.in_place) {
         over[to] = list.arrays[from].of == array::owner::parameter ? place[from] : over[from];

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <functional>
 #include <initializer_list>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -968,8 +967,15 @@ REMAT_INLINE hlo_module parse_hlo(std::string_view text, const std::string& file
 
 REMAT_INLINE hlo_module read_hlo(const std::filesystem::path& path) {
   std::ifstream in = detail::open_to_read(path);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return parse_hlo(text, printable(path.string(), 4096));
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16U);
+  while (in.good()) {
+    in.read(block.data(), static_cast<std::streamsize>(block.size()));
+    text.append(block.data(), static_cast<std::size_t>(in.gcount()));
+  }
+  const std::string file = printable(path.string(), 4096);
+  if (in.bad()) throw bad_file(file, "", "cannot be read to its end");
+  return parse_hlo(text, file);
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -821,11 +821,11 @@ class lowering {
       s.done.traffic += o.done.traffic;
       s.once = s.once || o.once;
     }
-    summarize_ends(c, list, s);
+    summarize_ends(c, list, u, s);
   }
 
   /// Notes the traffic of parameters and results, and which results are parameters or lie over them.
-  void summarize_ends(std::uint32_t c, const listing& list, summary& s) const {
+  void summarize_ends(std::uint32_t c, const listing& list, const uses& u, summary& s) const {
     const std::vector<std::uint32_t> leaves = parameter_leaves(c);
     std::vector<std::uint32_t> place(list.arrays.size(), none);  // place of a parameter's array among the leaves
     for (std::uint32_t k = 0; k < leaves.size(); ++k) place[array_of_[leaves[k]]] = k;
@@ -842,7 +842,7 @@ class lowering {
         read[a] += a == in_part ? o.done.traffic / 2 : static_cast<double>(list.arrays[a].bytes);
       }
       for (const auto& [from, to] : o.in_place) {
-        over[to] = list.arrays[from].of == array::owner::parameter ? place[from] : over[from];
+        if (u.readers[from] == 1) over[to] = list.arrays[from].of == array::owner::parameter ? place[from] : over[from];
         if (is_part) written[to] = o.done.traffic / 2;
       }
     }

@@ -295,6 +295,28 @@ TEST_CASE("a fusion is one operation, and counts the parts of arrays that it tou
   CHECK(peak_of(m) == 400 + 20000);
 }
 
+TEST_CASE("a fusion that reads its first operand elsewhere does not write over it") {
+  for (const bool is_read : {false, true}) {
+    const hlo_module m = module_of(R"(
+    %i = s32[] parameter(0)
+    %zero = f32[] constant(0)
+    %empty = f32[50] broadcast(%zero), dimensions={}
+    ROOT %y = f32[50] fusion(%empty, %i), kind=kLoop, calls=%store
+)",
+                                   std::string(R"(
+%store (x: f32[50], i: s32[]) -> f32[50] {
+  %x = f32[50] parameter(0)
+  %i = s32[] parameter(1)
+  %one = f32[1] )") + (is_read ? "slice(%x), slice={[49:50]}" : "constant({1})") +
+                                       R"(
+  ROOT %u = f32[50] dynamic-update-slice(%x, %one, %i)
+}
+)");
+    CHECK(names(m).size() == (is_read ? 2 : 1));
+    CHECK(peak_of(m) == (is_read ? 400 : 200));
+  }
+}
+
 TEST_CASE("asynchronous pairs hold their result from the start and their operands until the end") {
   const std::string pair = R"(
     %p = f32[100] parameter(0)

@@ -32,10 +32,9 @@ struct hlo_module {
 /// The graph is the entry computation, in the listed order. An array is a tensor; of a tuple, each array is one. `file`
 /// is the name for messages.
 ///
-/// - **Sizes** are those of the element type and the shape. A dynamic dimension counts with its bound. A layout does
-/// not
-///   change a size, but for packed elements (`E(4)`) and memory on the host (`S(5)`: no bytes). Padding to tiles is not
-///   counted.
+/// - **Sizes** are those of the element type and the shape. A dynamic dimension counts with its bound. Layouts change a
+///   size in two cases: packed elements (`E(4)`), and memory on the host (`S(5)`), which counts no bytes. Padding to
+///   tiles is not counted.
 /// - **Parameters and constants** are always in memory, and no budget counts them. A donated parameter is counted: the
 ///   operation `donated parameters` makes all of them at the start, and the step may free or replace them. It cannot
 ///   run again.
@@ -43,16 +42,15 @@ struct hlo_module {
 ///   `opt-barrier`, and elements that a `while` or a `call` passes through unchanged.
 /// - **A fusion** is one operation. `while`, `call` and `conditional` are one operation each; the workspace is the peak
 ///   of the called computation in its listed order, without parameters and results.
-/// - **In place**: a `while`, a `dynamic-update-slice`, a `scatter`, and a fusion that ends in one write over an
-/// operand.
-///   If the producer of the operand can run just before without more memory, it becomes a part of the operation, and
-///   the operand takes no memory of its own. Otherwise operand and result both count while the operation runs.
+/// - **In place**: a `while`, a `dynamic-update-slice`, a `scatter`, and a fusion that ends in one, write over an
+///   operand. If the producer of the operand can run just before without more memory, it becomes a part of the
+///   operation, and the operand takes no memory of its own. Otherwise operand and result both count while it runs.
 /// - **Asynchronous pairs** (`…-start`, `…-done`) are two operations that both produce the result: it is in memory from
 ///   the start, and the operands stay until the end.
-/// - **Costs**: `flops` of `dot` and `convolution` by the dimensions that they sum over, of fusions by their
-/// computation,
-///   of `while` by its known trip count (1 if it is not known), of the others by elements. `bytes_accessed` is what is
-///   read and written; of an array that is read or written in part, that part.
+/// - **Costs**: the `flops` of `dot` and `convolution` follow from the dimensions that they sum over, those of a fusion
+///   from its computation, those of a `while` also from its known trip count (1 if it is not known), and those of
+///   others from elements. `bytes_accessed` is what is read and written; of an array that is read or written in part,
+///   that part.
 /// - **Run once**: `infeed`, `outfeed`, `send`, `recv`, `rng`, custom calls with side effects, and what calls one.
 /// - An instruction that is not known here is an operation of its operands and its shape.
 ///

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <functional>
 #include <initializer_list>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -233,6 +232,10 @@ class lowering {
   /// The arrays of an instruction that has come.
   [[nodiscard]] std::vector<std::uint32_t> arrays_of(const instruction& i) const {
     return {array_of_.begin() + i.leaves.begin, array_of_.begin() + i.leaves.end};
+  }
+  /// The array of an instruction that has one; otherwise `none`.
+  [[nodiscard]] std::uint32_t only_array(const instruction& i) const {
+    return i.leaves.size() == 1 ? array_of_[i.leaves.begin] : none;
   }
   [[nodiscard]] std::vector<std::uint32_t> operand_arrays(const instruction& i) {
     constexpr std::uint64_t most_reads = std::uint64_t{1} << 28U;
@@ -530,7 +533,8 @@ class lowering {
       case effect::update_slice:
         require_operands(i, 2);
         o.done.traffic = 2 * static_cast<double>(module_.bytes(module_.operand(i, 1)));
-        o.in_place.emplace_back(o.inputs[0], o.outputs[0]);
+        if (const std::uint32_t over = only_array(module_.operand(i, 0)); over != none && o.outputs.size() == 1)
+          o.in_place.emplace_back(over, o.outputs[0]);
         return;
       case effect::scatter: {
         const std::uint32_t written_over = i.leaves.size();
@@ -540,8 +544,8 @@ class lowering {
           const instruction& update = module_.operand(i, written_over + 1 + k);
           o.done.flops += module_.elements(update) * applied;
           o.done.traffic += 3 * static_cast<double>(module_.bytes(update));
-          const instruction& over = module_.operand(i, k);
-          if (over.leaves.size() == 1) o.in_place.emplace_back(array_of_[over.leaves.begin], o.outputs[k]);
+          if (const std::uint32_t over = only_array(module_.operand(i, k)); over != none)
+            o.in_place.emplace_back(over, o.outputs[k]);
         }
         return;
       }
@@ -691,9 +695,8 @@ class lowering {
     const std::int64_t output = i.is_tuple ? pairs[0] : 0, input = pairs.back();
     if (output >= static_cast<std::int64_t>(o.outputs.size()) || input >= static_cast<std::int64_t>(i.operands.size()))
       return;
-    const instruction& over = module_.operand(i, static_cast<std::uint32_t>(input));
-    if (over.leaves.size() == 1)
-      o.in_place.emplace_back(array_of_[over.leaves.begin], o.outputs[static_cast<std::size_t>(output)]);
+    if (const std::uint32_t over = only_array(module_.operand(i, static_cast<std::uint32_t>(input))); over != none)
+      o.in_place.emplace_back(over, o.outputs[static_cast<std::size_t>(output)]);
   }
 
   void add_fusion(operation& o) {
@@ -818,11 +821,11 @@ class lowering {
       s.done.traffic += o.done.traffic;
       s.once = s.once || o.once;
     }
-    summarize_ends(c, list, s);
+    summarize_ends(c, list, u, s);
   }
 
   /// Notes the traffic of parameters and results, and which results are parameters or lie over them.
-  void summarize_ends(std::uint32_t c, const listing& list, summary& s) const {
+  void summarize_ends(std::uint32_t c, const listing& list, const uses& u, summary& s) const {
     const std::vector<std::uint32_t> leaves = parameter_leaves(c);
     std::vector<std::uint32_t> place(list.arrays.size(), none);  // place of a parameter's array among the leaves
     for (std::uint32_t k = 0; k < leaves.size(); ++k) place[array_of_[leaves[k]]] = k;
@@ -832,13 +835,14 @@ class lowering {
     for (const operation& o : list.operations) {
       const effect what = effect_of(at(o.instruction).opcode);
       const bool is_part = what == effect::slice || what == effect::update_slice || what == effect::scatter;
+      const std::uint32_t in_part =
+          is_part && at(o.instruction).operands.size() > 0 ? only_array(module_.operand(at(o.instruction), 0)) : none;
       for (std::size_t k = 0; k < o.inputs.size(); ++k) {
         const std::uint32_t a = o.inputs[k];
-        const bool is_whole = !is_part || array_of_[module_.operand(at(o.instruction), 0).leaves.begin] != a;
-        read[a] += is_whole ? static_cast<double>(list.arrays[a].bytes) : o.done.traffic / 2;
+        read[a] += a == in_part ? o.done.traffic / 2 : static_cast<double>(list.arrays[a].bytes);
       }
       for (const auto& [from, to] : o.in_place) {
-        over[to] = list.arrays[from].of == array::owner::parameter ? place[from] : over[from];
+        if (u.readers[from] == 1) over[to] = list.arrays[from].of == array::owner::parameter ? place[from] : over[from];
         if (is_part) written[to] = o.done.traffic / 2;
       }
     }
@@ -963,8 +967,15 @@ REMAT_INLINE hlo_module parse_hlo(std::string_view text, const std::string& file
 
 REMAT_INLINE hlo_module read_hlo(const std::filesystem::path& path) {
   std::ifstream in = detail::open_to_read(path);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return parse_hlo(text, printable(path.string(), 4096));
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16U);
+  while (in.good()) {
+    in.read(block.data(), static_cast<std::streamsize>(block.size()));
+    text.append(block.data(), static_cast<std::size_t>(in.gcount()));
+  }
+  const std::string file = printable(path.string(), 4096);
+  if (in.bad()) throw bad_file(file, "", "cannot be read to its end");
+  return parse_hlo(text, file);
 }
 
 }  // namespace REMAT_NAMESPACE

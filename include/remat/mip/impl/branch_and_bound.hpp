@@ -161,7 +161,7 @@ class relaxation {
   std::vector<sparse_entry> entries_;
   std::vector<double> values_;
   std::size_t tight_rows_ = 0;
-  std::uint64_t earlier_work_ = 0;  // of programs that were built anew
+  std::uint64_t earlier_work_ = 0;  // operations on programs that were dropped
   bool is_empty_ = false;
 };
 

@@ -183,6 +183,36 @@ TEST_CASE("the least cost is that of the best vertex, also after rows are added 
   CHECK(costly > 200);
 }
 
+TEST_CASE("without a cutoff, an infinite bound proves that there is no solution, and nothing else does") {
+  int empty = 0, solved = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    INFO("seed ", seed);
+    std::mt19937_64 engine(seed);
+    dense d = random_program(engine, 2 + engine() % 4, 1 + engine() % 4, seed % 2);
+    for (double& c : d.cost) c -= 300;  // costs may be negative
+    bounded_dual_simplex p(0, 1e-7);
+    for (std::size_t c = 0; c < d.cost.size(); ++c) p.add_column(d.lower[c], d.upper[c], d.cost[c]);
+    for (std::size_t r = 0; r < d.rows.size(); ++r) {
+      std::vector<sparse_entry> entries;
+      for (std::uint32_t c = 0; c < d.cost.size(); ++c) entries.push_back({c, d.rows[r][c]});
+      p.add_row(entries, d.least[r]);
+    }
+    const double least = least_cost(d);
+    const bounded_dual_simplex::outcome end = p.solve(infinity, {});
+    CHECK(end == (least == infinity ? bounded_dual_simplex::outcome::beyond : bounded_dual_simplex::outcome::optimal));
+    if (least == infinity) {
+      ++empty;
+      CHECK(p.safe_bound() == infinity);
+    } else {
+      ++solved;
+      CHECK(p.safe_bound() <= least);
+      CHECK(p.safe_bound() >= least - 1e-6);
+    }
+  }
+  CHECK(empty > 20);
+  CHECK(solved > 50);
+}
+
 TEST_CASE("any multipliers prove a bound that no solution is below") {
   double best_of_wrong = -infinity;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "remat/mip/model.hpp"
+#include "support/long_run.hpp"
 #include "support/random_mip.hpp"
 
 namespace {
@@ -71,6 +73,30 @@ TEST_CASE("integers only: the same least objective as trying all values") {
   }
   CHECK(solved > 300);
   CHECK(without > 100);
+}
+
+TEST_CASE("numbers of too different sizes: no verdict is wrong beyond the tolerance") {
+  std::size_t optimal = 0, infeasible = 0;
+  for (std::uint64_t seed = 0; seed < test::num_cases(3000, 60'000); ++seed) {
+    const mip_model m = test::harsh_binary_mip(seed);
+    const double exact = test::least_objective(m, 1e-14), loose = test::least_objective(m, 2e-6);
+    const mip_result r = branch_and_bound.solve(m);
+    INFO("seed ", seed);
+    if (r.status == mip_status::infeasible) {
+      ++infeasible;
+      REQUIRE(exact == infinite);
+      continue;
+    }
+    ++optimal;
+    const double error = 1e-6 * std::max(1.0, std::abs(r.objective));
+    REQUIRE(r.status == mip_status::optimal);
+    REQUIRE(m.violation(r.values) <= 1e-6);
+    REQUIRE(r.objective <= exact + error);
+    REQUIRE(r.objective >= loose - error);
+    REQUIRE(r.bound <= exact + 1e-9 * std::max(1.0, std::abs(exact)));
+  }
+  CHECK(optimal > 500);
+  CHECK(infeasible > 500);
 }
 
 TEST_CASE("continuous columns: a linear program has the corner that arithmetic says") {

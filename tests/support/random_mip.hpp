@@ -49,13 +49,44 @@ namespace remat::test {
   return m;
 }
 
-/// The least objective by trying all values of the columns, all of them integer; infinite: no solution.
-[[nodiscard]] inline double least_objective(const mip_model& m) {
+/// A random model of 2 to 12 binaries whose numbers are 2^-20 to 2^20, or, some of them, small and whole. Rows are
+/// tight for random points, so that many verdicts hang on small numbers beside large ones.
+[[nodiscard]] inline mip_model harsh_binary_mip(std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  const auto below = [&](std::uint64_t n) { return static_cast<double>(engine() % n); };
+  const auto number = [&](bool whole) {
+    if (whole) return below(3) - 1;
+    const double size = std::ldexp(1 + below(1 << 20) * 0x1p-20, static_cast<int>(engine() % 41) - 20);
+    return engine() % 2 ? size : -size;
+  };
+  mip_model m;
+  m.offset = below(1000) - 500;
+  const auto columns = static_cast<std::uint32_t>(2 + engine() % 11);
+  for (std::uint32_t j = 0; j < columns; ++j) m.add_integer(number(engine() % 2), 0, 1);
+  for (std::uint64_t i = 1 + engine() % (2 * columns); i-- > 0;) {
+    std::vector<mip_term> terms;
+    double at_point = 0;
+    for (std::uint32_t j = 0; j < columns; ++j) {
+      if (engine() % 2) continue;
+      terms.push_back({j, number(engine() % 4 < 2 * (seed % 2))});
+      at_point += terms.back().value * below(2);
+    }
+    const double room = terms.empty() || engine() % 2 ? 0 : std::abs(terms.front().value);
+    const std::uint64_t kind = engine() % 12;
+    m.add_row(kind < 6 ? -mip_model::infinite : at_point - room, terms,
+              kind < 6 || kind == 11 ? at_point + room : mip_model::infinite);
+  }
+  return m;
+}
+
+/// The least objective of values that break the model by at most `tolerance`, by trying all values of the columns, all
+/// of them integer; infinite: no solution.
+[[nodiscard]] inline double least_objective(const mip_model& m, double tolerance = 1e-9) {
   std::vector<double> x(m.num_columns());
   for (std::size_t j = 0; j < x.size(); ++j) x[j] = m.lower(j);
   double best = mip_model::infinite;
   for (;;) {
-    if (m.violation(x) <= 1e-9 && m.objective(x) < best) best = m.objective(x);
+    if (m.violation(x) <= tolerance && m.objective(x) < best) best = m.objective(x);
     std::size_t j = 0;
     while (j < x.size() && x[j] + 1 > m.upper(j)) {
       x[j] = m.lower(j);

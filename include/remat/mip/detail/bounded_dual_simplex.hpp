@@ -21,7 +21,7 @@ namespace REMAT_NAMESPACE::detail {
 /// every change. Rows take part only from when they are violated, and leave when `drop_slack_rows` is called. The
 /// row is chosen by reference weights (Devex); the ratio test passes columns that go to their other bound, and allows
 /// small errors.
-/// Costs are raised a little at random against ties.
+/// Costs may be raised a little at random against ties.
 ///
 /// The method calculates in floating point and promises nothing. `safe_bound` does: whatever the multipliers are, it
 /// never exceeds the least cost of the program with the coefficients as they are stored.
@@ -30,23 +30,28 @@ class bounded_dual_simplex {
  public:
   enum class outcome : std::uint8_t {
     optimal,  ///< no row is violated by more than the tolerance
-    beyond,   ///< the safe bound has reached the cutoff
+    beyond,   ///< the safe bound has reached the cutoff; it is infinite if there is proven to be no solution
     stopped,  ///< `stop`, the limit of work or that of iterations ended it
     failed    ///< rounding errors were too large to go on
   };
 
-  /// Adds a column. Costs of all columns should be such that their sum is about 1000, and at least 0 each.
+  bounded_dual_simplex() = default;
+  /// Costs are raised by up to `most_raise`. A proof that there is no solution, which needs no cutoff then, holds for
+  /// rows that are broken by `broken`, too: what breaks a row by rounding alone is not excluded. Positive.
+  bounded_dual_simplex(double most_raise, double broken) : most_raise_(most_raise), broken_(broken) {}
+
+  /// Adds a column. Costs of all columns should be such that the sum of their sizes is about 1000.
   std::uint32_t add_column(double lower, double upper, double cost) {
     const auto c = static_cast<std::uint32_t>(cost_.size());
     cost_.push_back(cost);
     lower_.push_back(lower);
     upper_.push_back(upper);
     random_ = random_ * 6364136223846793005U + 1442695040888963407U;
-    raised_.push_back(cost + most_raise * (0.5 + 0.5 * static_cast<double>(random_ >> 11) * 0x1p-53));
+    raised_.push_back(cost + most_raise_ * (0.5 + 0.5 * static_cast<double>(random_ >> 11) * 0x1p-53));
     columns_.emplace_back();
     reduced_.push_back(raised_.back());
     position_.push_back(none);
-    is_at_upper_.push_back(0);
+    is_at_upper_.push_back(std::abs(upper) < std::abs(lower));
     return c;
   }
   /// Adds a row: the sum of `entries`, each of another column, is at least `least`.
@@ -167,7 +172,6 @@ class bounded_dual_simplex {
 
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  static constexpr double most_raise = 1e-5;  // the most by which a cost is raised
   static constexpr double row_tolerance = 1e-7, dual_tolerance = 1e-9, least_alpha = 1e-9, least_pivot = 1e-7;
   static constexpr std::size_t most_exchanges = 150;
   static constexpr int most_failures = 12;
@@ -552,15 +556,29 @@ class bounded_dual_simplex {
     return sum >= cutoff_;
   }
 
-  /// Row r of the tableau proves that there is no solution: multiples of it raise the bound without end.
+  /// Row r of the tableau proves that there is no solution: multiples of it raise the bound without end. With costs of
+  /// 0, for which a solution would cost 0, it raises it above 0.
   outcome prove_empty(std::uint32_t r, double sign) {
     price_row(r);
-    multipliers_of(cost_);
-    for (double t = 1; t < 1e10; t *= 16) {
-      find_safe_bound_of([&](auto&& visit) {
-        for (std::uint32_t i = 0; i < active_.size(); ++i) visit(active_[i], multiplier_[i] + sign * t * row_[i]);
-      });
-      if (safe_bound_ >= cutoff_) return outcome::beyond;
+    if (broken_ > 0) {
+      double size = 0;
+      for (const std::uint32_t i : row_.list()) size += std::max(0.0, sign * row_[i]);
+      const auto each = [&](auto&& visit) {
+        for (const std::uint32_t i : row_.list()) visit(active_[i], sign * row_[i]);
+      };
+      find_safe_bound_of(each, 0);
+      if (safe_bound_ > size * broken_) {
+        safe_bound_ = std::numeric_limits<double>::infinity();
+        return outcome::beyond;
+      }
+    } else {
+      multipliers_of(cost_);
+      for (double t = 1; t < 1e10; t *= 16) {
+        find_safe_bound_of([&](auto&& visit) {
+          for (std::uint32_t i = 0; i < active_.size(); ++i) visit(active_[i], multiplier_[i] + sign * t * row_[i]);
+        });
+        if (safe_bound_ >= cutoff_) return outcome::beyond;
+      }
     }
     find_safe_bound();
     return safe_bound_ >= cutoff_ ? outcome::beyond : outcome::failed;
@@ -574,15 +592,17 @@ class bounded_dual_simplex {
   }
 
   /// Every solution costs, for any multipliers y ≥ 0 of the rows, at least y · b + Σ min over the column's bounds of
-  /// (cost − y · a) x. Each sum is reduced by more than all of its operations can have rounded up.
+  /// (cost − y · a) x. Each sum is reduced by more than all of its operations can have rounded up. Costs are multiplied
+  /// by `share`, 0 or 1.
   template <class Multipliers>
-  void find_safe_bound_of(Multipliers&& each) {
+  void find_safe_bound_of(Multipliers&& each, double share = 1) {
     constexpr double unit = 0x1p-52;
     exact_reduced_ = cost_;
+    if (share == 0) exact_reduced_.assign(cost_.size(), 0);
     reduced_error_.assign(cost_.size(), 0);
     double sum = 0, size = 0;
     std::size_t terms = cost_.size() + 4;
-    for (std::uint32_t c = 0; c < cost_.size(); ++c) reduced_error_[c] = std::abs(cost_[c]);
+    for (std::uint32_t c = 0; c < cost_.size(); ++c) reduced_error_[c] = std::abs(exact_reduced_[c]);
     count_.assign(cost_.size(), 2);
     each([&](std::uint32_t r, double y) {
       if (!(y > 0)) return;
@@ -635,6 +655,7 @@ class bounded_dual_simplex {
   // The safe bound.
   std::vector<double> exact_reduced_, reduced_error_;
   std::vector<std::uint32_t> count_;
+  double most_raise_ = 1e-5, broken_ = 0;
   double safe_bound_ = 0;
   double cutoff_ = 0;
   const std::function<bool()>* stop_ = nullptr;

@@ -6,341 +6,212 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/mip/detail/best_values.hpp"
+#include "remat/mip/detail/bounded_dual_simplex.hpp"
 
 namespace REMAT_NAMESPACE {
 
 namespace detail::branch_and_bound_search {
 
-/// Counts operations of linear programs and nodes as work, and polls while they run.
+/// Counts operations of linear programs and nodes as work.
 class effort {
  public:
   explicit effort(run_clock& clock) : clock_(clock) {}
 
-  /// Counts operations. Returns false once the search must stop.
-  bool spend(std::size_t operations) {
-    since_poll_ += operations;
-    if (since_poll_ >= poll_every) {
-      count();
-      stopped_ = stopped_ || clock_.should_stop();
-    }
-    return !stopped_;
+  /// Counts the operations of a program, of which there have been `all` by now. Returns false once the search must
+  /// stop.
+  bool count(std::uint64_t all) {
+    since_count_ += all - counted_;
+    counted_ = all;
+    clock_.work(since_count_ / mip_operations_per_work);
+    since_count_ %= mip_operations_per_work;
+    is_stopped_ = is_stopped_ || clock_.should_stop();
+    return !is_stopped_;
   }
   /// Counts a node.
-  void end_node() {
-    count();
-    clock_.work(work_of::move);
-  }
+  void end_node() { clock_.work(work_of::move); }
+
+  [[nodiscard]] bool is_stopped() const noexcept { return is_stopped_; }
 
  private:
-  static constexpr std::uint64_t poll_every = std::uint64_t{1} << 19;
-
-  void count() {
-    clock_.work(since_poll_ / mip_operations_per_work);
-    since_poll_ %= mip_operations_per_work;
-  }
-
   run_clock& clock_;
-  std::uint64_t since_poll_ = 0;  // operations that are not counted yet
-  bool stopped_ = false;
+  std::uint64_t counted_ = 0, since_count_ = 0;  // operations
+  bool is_stopped_ = false;
 };
 
-enum class lp_status : std::uint8_t {
-  optimal,
-  infeasible,
-  cut_off,
-  stopped,
-  lost  ///< numbers of too different magnitudes: rounding errors leave nothing proven
-};
-
-/// The linear relaxation by the bounded dual simplex method on a dense tableau.
-///
-/// Row i stands for the variable s_i = Σ a_ij x_j, so the tableau expresses basic variables by non-basic ones and has
-/// no right-hand side: values follow from the bounds at which the non-basic variables stand. Bounds may change between
-/// solves. A non-basic variable that then stands at the wrong bound is moved to the other one, which makes the basis
-/// dual feasible again. Infinite bounds are replaced by ±`far` for that.
-class dense_dual_simplex {
+/// The linear relaxation. Its bounds are proven for the model's rows, bounds and costs; infinite bounds of columns
+/// count as ±`far`.
+class relaxation {
  public:
-  static constexpr double far = 1e7;        ///< replaces an infinite bound of a column
-  static constexpr double feasible = 1e-8;  ///< tolerance of values, relative to the size of the bound
-  static constexpr double tiny_pivot = 1e-9;
+  using outcome = bounded_dual_simplex::outcome;
 
-  dense_dual_simplex(const mip_model& model, effort& work)
-      : model_(model),
-        work_(work),
-        rows_(model.num_rows()),
-        columns_(model.num_columns()),
-        tableau_(std::make_unique_for_overwrite<double[]>(rows_ * columns_)) {
-    lower_.resize(columns_ + rows_);
-    upper_.resize(columns_ + rows_);
-    for (std::size_t j = 0; j < columns_; ++j) set_bounds(j, model.lower(j), model.upper(j));
-    for (std::size_t i = 0; i < rows_; ++i) {
-      lower_[columns_ + i] = model.row_lower(i);
-      upper_[columns_ + i] = model.row_upper(i);
+  static constexpr double far = 1e7;  ///< replaces an infinite bound of a column
+
+  relaxation(const mip_model& model, effort& work)
+      : model_(model), work_(work), stop_([this] { return !work_.count(earlier_work_ + program_.work()); }) {
+    double size = 0;
+    for (std::size_t j = 0; j < model.num_columns(); ++j) size += std::abs(model.cost(j));
+    if (size > 0) scale_ = std::exp2(10 - std::ilogb(size));
+    for (std::size_t j = 0; j < model.num_columns(); ++j) add_column(j);
+    add_rows();
+  }
+
+  /// True if there are no values within the bounds that the columns have now.
+  [[nodiscard]] bool is_empty() const noexcept { return is_empty_; }
+  void set_bounds(std::uint32_t c, double lower, double upper) { program_.set_bounds(c, lower, upper); }
+  [[nodiscard]] double lower(std::uint32_t c) const { return program_.lower(c); }
+  [[nodiscard]] double upper(std::uint32_t c) const { return program_.upper(c); }
+  [[nodiscard]] bool is_fixed(std::uint32_t c) const { return lower(c) == upper(c); }
+
+  /// Ends as `beyond` if all solutions are proven to have at least the objective `cutoff`. `stopped` is the end of a
+  /// search that must stop, or of one that has taken too many iterations, as rounding errors or ties may cause.
+  outcome solve(double cutoff) {
+    if (program_.active_rows() > 2 * tight_rows_ + 400) {
+      program_.drop_slack_rows();
+      tight_rows_ = program_.active_rows();
     }
-    value_.assign(columns_ + rows_, 0);
-    stopped_ = !start_over();
+    outcome end = run(cutoff);
+    if (end == outcome::failed || (end == outcome::stopped && !work_.is_stopped())) {
+      start_over();
+      end = run(cutoff);
+    }
+    return end;
   }
-
-  void set_bounds(std::size_t column, double lower, double upper) {
-    lower_[column] = std::max(lower, -far);
-    upper_[column] = std::min(upper, far);
+  /// A proven bound on the objective, of the last `solve`.
+  [[nodiscard]] double bound() const {
+    const double bound = program_.safe_bound() / scale_ + model_.offset;
+    return std::isfinite(bound) ? std::nextafter(bound, -mip_model::infinite) : bound;
   }
-  [[nodiscard]] double lower(std::size_t column) const noexcept { return lower_[column]; }
-  [[nodiscard]] double upper(std::size_t column) const noexcept { return upper_[column]; }
-  /// The values of the columns, after `optimal`.
-  [[nodiscard]] std::span<const double> values() const noexcept { return {value_.data(), columns_}; }
-  [[nodiscard]] double objective() const noexcept { return objective_; }
+  /// A proven bound on the objective where column c does not have its cheaper bound but a whole number beside it, and
+  /// that cheaper bound.
+  [[nodiscard]] std::pair<double, double> bound_beside(std::uint32_t c) const {
+    const double d = program_.safe_reduced_cost(c);
+    return {std::nextafter(bound() + std::abs(d) / scale_, -mip_model::infinite), d < 0 ? upper(c) : lower(c)};
+  }
+  /// The values after `optimal`.
+  [[nodiscard]] std::span<const double> values() {
+    values_.resize(program_.num_columns());
+    for (std::uint32_t c = 0; c < values_.size(); ++c) values_[c] = program_.value(c);
+    return values_;
+  }
   /// True when the column stands on a bound that replaces an infinite one.
-  [[nodiscard]] bool is_at_far(std::size_t column) const noexcept {
-    return (value_[column] >= far * (1 - 1e-9) && !std::isfinite(model_.upper(column))) ||
-           (value_[column] <= -far * (1 - 1e-9) && !std::isfinite(model_.lower(column)));
-  }
-
-  /// Ends as `cut_off` when the objective is proven to reach `cutoff`. After `stopped` it must not be called again.
-  lp_status solve(double cutoff) {
-    if (stopped_) return lp_status::stopped;
-    for (std::size_t j = 0; j < columns_; ++j)
-      if (lower_[j] > upper_[j]) return lp_status::infeasible;
-    if (pivots_ > 200 && !start_from_basis()) return lp_status::stopped;
-    for (int attempt = 0;; ++attempt) {
-      if (!place()) return lp_status::stopped;
-      const lp_status status = iterate(cutoff);
-      // A tableau with large rounding errors proves nothing, not even that there is no solution.
-      if (status == lp_status::stopped || (status != lp_status::lost && is_consistent())) return status;
-      if (attempt == 2) return lp_status::lost;
-      if (!start_from_basis()) return lp_status::stopped;
-    }
+  [[nodiscard]] bool is_at_far(std::uint32_t c) const {
+    const double x = program_.value(c);
+    return (x >= far * (1 - 1e-9) && !std::isfinite(model_.upper(c))) ||
+           (x <= -far * (1 - 1e-9) && !std::isfinite(model_.lower(c)));
   }
 
  private:
-  [[nodiscard]] double* row(std::size_t i) noexcept { return tableau_.get() + i * columns_; }
-  [[nodiscard]] static double slack(double bound) noexcept { return feasible * std::max(1.0, std::abs(bound)); }
-  [[nodiscard]] double model_lower(std::size_t v) const {
-    return v < columns_ ? model_.lower(v) : model_.row_lower(v - columns_);
+  static constexpr double whole = 1e-6, tolerance = 1e-7;
+
+  outcome run(double cutoff) {
+    const outcome end = program_.solve((cutoff - model_.offset) * scale_, stop_,
+                                       1000 + 10 * (program_.num_columns() + model_.num_rows()));
+    work_.count(earlier_work_ + program_.work());
+    return end;
   }
-  [[nodiscard]] double model_upper(std::size_t v) const {
-    return v < columns_ ? model_.upper(v) : model_.row_upper(v - columns_);
+  /// Builds the program anew, with a basis of no columns, and costs that are raised a little against cycles.
+  void start_over() {
+    const bounded_dual_simplex last = std::move(program_);
+    earlier_work_ += last.work();
+    program_ = bounded_dual_simplex(tolerance, tolerance);
+    for (std::uint32_t c = 0; c < last.num_columns(); ++c)
+      program_.add_column(last.lower(c), last.upper(c), model_.cost(c) * scale_);
+    add_rows();
+    tight_rows_ = 0;
   }
-
-  /// The basis of all rows. This and the next functions return false if the search must stop.
-  bool start_over() {
-    basic_.resize(rows_);
-    nonbasic_.resize(columns_);
-    reduced_.resize(columns_);
-    for (std::size_t i = 0; i < rows_; ++i) {
-      basic_[i] = columns_ + i;
-      std::fill_n(row(i), columns_, 0.0);
-      for (const mip_term& t : model_.row(i)) row(i)[t.column] = t.value;
-      if (!work_.spend(columns_)) return false;
-    }
-    for (std::size_t j = 0; j < columns_; ++j) {
-      nonbasic_[j] = j;
-      reduced_[j] = model_.cost(j);
-    }
-    pivots_ = 0;
-    return true;
-  }
-
-  /// Computes the tableau of the same basis anew, so that rounding errors do not add up.
-  bool start_from_basis() {
-    std::vector<std::uint8_t> is_basic(columns_ + rows_, 0);
-    for (const std::size_t v : basic_) is_basic[v] = 1;
-    if (!start_over()) return false;
-    for (std::size_t q = 0; q < columns_; ++q) {
-      if (!is_basic[nonbasic_[q]]) continue;
-      std::size_t best = rows_;
-      for (std::size_t i = 0; i < rows_; ++i)
-        if (!is_basic[basic_[i]] && (best == rows_ || std::abs(row(i)[q]) > std::abs(row(best)[q]))) best = i;
-      if (!work_.spend(rows_)) return false;
-      if (best != rows_ && std::abs(row(best)[q]) > tiny_pivot && !exchange(best, q)) return false;
-    }
-    pivots_ = 0;
-    return true;
-  }
-
-  /// Moves non-basic variables to the bounds that their reduced costs ask for, and computes the basic values.
-  bool place() {
-    for (std::size_t q = 0; q < columns_; ++q) {
-      const std::size_t v = nonbasic_[q];
-      double& x = value_[v];
-      if (reduced_[q] > 1e-9 && std::isfinite(lower_[v]))
-        x = lower_[v];
-      else if (reduced_[q] < -1e-9 && std::isfinite(upper_[v]))
-        x = upper_[v];
-      else if (x - lower_[v] > 1e-9 && upper_[v] - x > 1e-9)
-        x = std::isfinite(model_lower(v)) ? lower_[v] : std::isfinite(model_upper(v)) ? upper_[v] : 0;
-      x = std::clamp(x, lower_[v], upper_[v]);
-    }
-    for (std::size_t i = 0; i < rows_; ++i) {
-      double sum = 0;
-      for (std::size_t q = 0; q < columns_; ++q) sum += row(i)[q] * value_[nonbasic_[q]];
-      value_[basic_[i]] = sum;
-      if (!work_.spend(columns_)) return false;
-    }
-    return true;
-  }
-
-  lp_status iterate(double cutoff) {
-    std::size_t idle = 0;  // pivots without progress; after many, the least index wins, which cannot cycle exactly
-    std::size_t left = 2000 + 100 * (rows_ + columns_);  // pivots; only rounding errors need so many
-    double last = -std::numeric_limits<double>::infinity();
-    for (;;) {
-      if (!work_.spend(2 * columns_ + rows_)) return lp_status::stopped;
-      objective_ = model_.offset;
-      for (std::size_t q = 0; q < columns_; ++q) objective_ += reduced_[q] * value_[nonbasic_[q]];
-      if (objective_ >= cutoff) return lp_status::cut_off;
-      idle = objective_ > last + 1e-12 * std::abs(last) ? 0 : idle + 1;
-      last = std::max(last, objective_);
-      const bool least_index = idle > 50;
-      if (std::isnan(objective_) || left-- == 0) return lp_status::lost;
-
-      const std::size_t r = leaving_row(least_index);
-      if (r == rows_) return lp_status::optimal;
-      const std::size_t leaving = basic_[r];
-      const bool up = value_[leaving] < lower_[leaving];
-      const double target = up ? lower_[leaving] : upper_[leaving];
-      const std::size_t q = entering_column(r, up, least_index);
-      if (q == columns_) return lp_status::infeasible;
-
-      const double by = (target - value_[leaving]) / row(r)[q];
-      for (std::size_t i = 0; i < rows_; ++i) value_[basic_[i]] += row(i)[q] * by;
-      value_[nonbasic_[q]] += by;
-      value_[leaving] = target;
-      if (!exchange(r, q)) return lp_status::stopped;
+  void add_rows() {
+    for (std::size_t i = 0; i < model_.num_rows(); ++i) {
+      add_row(i, model_.row_lower(i), 1);
+      add_row(i, model_.row_upper(i), -1);
     }
   }
-
-  /// The row whose basic variable is farthest outside of its bounds, or the number of rows if none is.
-  [[nodiscard]] std::size_t leaving_row(bool least_index) const {
-    std::size_t r = rows_;
-    double worst = 0;
-    for (std::size_t i = 0; i < rows_; ++i) {
-      const std::size_t v = basic_[i];
-      const double below = lower_[v] - value_[v] - slack(lower_[v]);
-      const double above = value_[v] - upper_[v] - slack(upper_[v]);
-      const double by = std::max(below, above);
-      if (by <= 0) continue;
-      if (r == rows_ || (least_index ? v < basic_[r] : by > worst)) {
-        r = i;
-        worst = by;
-      }
+  void add_column(std::size_t j) {
+    double lower = std::max(model_.lower(j), -far), upper = std::min(model_.upper(j), far);
+    if (model_.is_integer(j)) {
+      lower = std::ceil(lower - whole);
+      upper = std::floor(upper + whole);
     }
-    return r;
+    is_empty_ = is_empty_ || lower > upper;
+    program_.add_column(lower, upper, model_.cost(j) * scale_);
   }
-
-  /// The column of the least ratio for a basic variable that moves up or down, or the number of columns if none can
-  /// move it.
-  [[nodiscard]] std::size_t entering_column(std::size_t r, bool up, bool least_index) {
-    const double* const pivot_row = row(r);
-    std::size_t q = columns_;
-    double least = 0;
-    for (std::size_t j = 0; j < columns_; ++j) {
-      const double a = up ? pivot_row[j] : -pivot_row[j];
-      if (std::abs(a) < tiny_pivot) continue;
-      const std::size_t v = nonbasic_[j];
-      if (a > 0 ? value_[v] >= upper_[v] : value_[v] <= lower_[v]) continue;
-      const double ratio = std::abs(reduced_[j] / a);
-      const bool better =
-          q == columns_ || ratio < least - 1e-12 ||
-          (ratio < least + 1e-12 && (least_index ? v < nonbasic_[q] : std::abs(a) > std::abs(pivot_row[q])));
-      if (better) {
-        q = j;
-        least = ratio;
-      }
-    }
-    return q;
-  }
-
-  /// Basic variable r and non-basic variable q change places.
-  bool exchange(std::size_t r, std::size_t q) {
-    double* const pivot_row = row(r);
-    const double inverse = 1 / pivot_row[q];
-    for (std::size_t j = 0; j < columns_; ++j) pivot_row[j] *= -inverse;
-    pivot_row[q] = inverse;
-    const auto eliminate = [&](double* other) {
-      const double factor = other[q];
-      if (factor == 0) return true;
-      other[q] = 0;
-      for (std::size_t j = 0; j < columns_; ++j) other[j] += factor * pivot_row[j];
-      return work_.spend(columns_);
-    };
-    for (std::size_t i = 0; i < rows_; ++i)
-      if (i != r && !eliminate(row(i))) return false;
-    (void)eliminate(reduced_.data());
-    std::swap(basic_[r], nonbasic_[q]);
-    ++pivots_;
-    return true;
-  }
-
-  /// True when the rows hold for the values that the tableau gave.
-  [[nodiscard]] bool is_consistent() const {
-    for (std::size_t i = 0; i < rows_; ++i) {
-      double sum = 0, scale = 1;
-      for (const mip_term& t : model_.row(i)) {
-        sum += t.value * value_[t.column];
-        scale = std::max(scale, std::abs(t.value * value_[t.column]));
-      }
-      if (!(std::abs(sum - value_[columns_ + i]) <= 1e-7 * scale)) return false;  // also if they are no numbers
-    }
-    return true;
+  /// Adds one side of row i, so that the size of its largest coefficient is in [1, 2).
+  void add_row(std::size_t i, double bound, double sign) {
+    if (!std::isfinite(bound)) return;
+    double largest = 0;
+    for (const mip_term& t : model_.row(i)) largest = std::max(largest, std::abs(t.value));
+    if (largest > 0) sign *= std::exp2(-std::ilogb(largest));
+    entries_.clear();
+    for (const mip_term& t : model_.row(i)) entries_.push_back({t.column, t.value * sign});
+    program_.add_row(entries_, bound * sign);
   }
 
   const mip_model& model_;
   effort& work_;
-  std::size_t rows_, columns_;
-  std::unique_ptr<double[]> tableau_;  // basic = tableau · non-basic
-  std::vector<double> reduced_;        // objective = offset + reduced · non-basic
-  std::vector<std::size_t> basic_, nonbasic_;
-  std::vector<double> lower_, upper_, value_;  // columns, then rows
-  double objective_ = 0;
-  std::size_t pivots_ = 0;
-  bool stopped_ = false;
+  bounded_dual_simplex program_{0, tolerance};
+  std::function<bool()> stop_;
+  double scale_ = 1;  // a power of two
+  std::vector<sparse_entry> entries_;
+  std::vector<double> values_;
+  std::size_t tight_rows_ = 0;
+  std::uint64_t earlier_work_ = 0;  // operations on programs that were dropped
+  bool is_empty_ = false;
 };
 
 /// The search tree. Nodes are changes of bounds; the path to the present node is undone from its end.
+///
+/// A node is closed if its bound is proven to reach the best objective, less the gap. What the simplex method says of
+/// a node is not believed otherwise: it says where to branch, and which values to try.
 class tree_search {
  public:
   tree_search(const mip_model& model, const mip_options& options)
-      : model_(model), options_(options), best_(branch_and_bound_backend::name, model, options), work_(best_.clock) {}
+      : model_(model),
+        options_(options),
+        best_(branch_and_bound_backend::name, model, options),
+        work_(best_.clock),
+        relaxed_(model, work_) {
+    for (std::uint32_t j = 0; j < model.num_columns(); ++j)
+      if (model.is_integer(j)) integers_.push_back(j);
+  }
 
   mip_result run() {
-    if (model_.num_columns() != 0 && model_.num_rows() > branch_and_bound_backend::max_entries / model_.num_columns()) {
-      best_.result.message = "the model is too large for a dense tableau";
-      return best_.finish(mip_status::failed);
-    }
     if (!options_.start.empty() && model_.violation(options_.start) <= 1e-6) best_.take(options_.start);
     if (best_.clock.should_stop()) return best_.finish(best_.stopped_status());
-    dense_dual_simplex lp(model_, work_);
-    open_.push_back({{model_.num_columns(), 0, 0}, 0, -mip_model::infinite});
+    if (!relaxed_.is_empty()) open_.push_back({{none, 0, 0}, 0, -mip_model::infinite});
     while (!open_.empty()) {
       const node now = open_.back();
       if (now.bound >= cutoff()) {
         open_.pop_back();
-        pruned_bound_ = std::min(pruned_bound_, now.bound);
+        close(now.bound);
         continue;
       }
       if (best_.result.nodes >= options_.max_nodes || best_.clock.should_stop()) break;
       open_.pop_back();
-      if (!visit(lp, now)) break;
+      if (!visit(now)) break;
       if (is_unbounded_) return best_.finish(mip_status::unbounded);
       report();
     }
-    if (!open_.empty() || doubtful_) return best_.finish(best_.stopped_status());
-    best_.result.bound = std::min(best_.result.objective, pruned_bound_);
-    return best_.finish(best_.found() ? mip_status::optimal : mip_status::infeasible);
+    if (!open_.empty()) return best_.finish(best_.stopped_status());
+    if (!best_.found() && closed_bound_ < mip_model::infinite) return best_.finish(mip_status::no_solution);
+    best_.result.bound = std::min(best_.result.objective, closed_bound_);
+    if (!best_.found()) return best_.finish(mip_status::infeasible);
+    return best_.finish(closed_bound_ >= bound_of_optimum() ? mip_status::optimal : mip_status::feasible);
   }
 
  private:
+  using outcome = relaxation::outcome;
+
+  static constexpr std::uint32_t none = mip_model::none;
+
   struct change {
-    std::size_t column;
+    std::uint32_t column;
     double lower, upper;
   };
   struct node {
@@ -352,41 +223,73 @@ class tree_search {
   /// Nodes are of no use whose solutions have at least this objective.
   [[nodiscard]] double cutoff() const {
     const double objective = best_.result.objective;
+    if (!best_.found()) return objective;
     return objective - std::max(options_.relative_gap, 1e-10) * std::max(std::abs(objective), 1e-3);
   }
 
-  void narrow(dense_dual_simplex& lp, const change& c) {
-    undo_.push_back({c.column, lp.lower(c.column), lp.upper(c.column)});
-    lp.set_bounds(c.column, c.lower, c.upper);
+  /// The least bound with which the best values count as optimal.
+  [[nodiscard]] double bound_of_optimum() const { return std::min(cutoff(), best_.bound_of_optimum()); }
+
+  void narrow(const change& c) {
+    undo_.push_back({c.column, relaxed_.lower(c.column), relaxed_.upper(c.column)});
+    relaxed_.set_bounds(c.column, c.lower, c.upper);
   }
+  void undo(std::size_t depth) {
+    for (; undo_.size() > depth; undo_.pop_back())
+      relaxed_.set_bounds(undo_.back().column, undo_.back().lower, undo_.back().upper);
+  }
+  /// Leaves a node for good: no solution below it has a lesser objective than `bound`.
+  void close(double bound) { closed_bound_ = std::min(closed_bound_, bound); }
 
   /// Solves the relaxation of a node, and takes its values or adds its children. Returns false if it was stopped.
-  bool visit(dense_dual_simplex& lp, const node& now) {
-    for (; undo_.size() > now.depth; undo_.pop_back())
-      lp.set_bounds(undo_.back().column, undo_.back().lower, undo_.back().upper);
-    if (now.narrowed.column < model_.num_columns()) narrow(lp, now.narrowed);
-    const lp_status status = lp.solve(cutoff());
-    if (status == lp_status::stopped) {
+  bool visit(node now) {
+    undo(now.depth);
+    if (now.narrowed.column != none) narrow(now.narrowed);
+    const outcome end = relaxed_.solve(cutoff());
+    if (end == outcome::stopped && work_.is_stopped()) {
       open_.push_back(now);
       return false;
     }
     ++best_.result.nodes;
     work_.end_node();
-    if (status == lp_status::lost) doubtful_ = true;
-    if (status == lp_status::cut_off) pruned_bound_ = std::min(pruned_bound_, std::max(now.bound, lp.objective()));
-    if (status != lp_status::optimal) return true;
-    if (best_.result.nodes == 1 && check_unbounded(lp)) return true;
-    const std::size_t column = branching_column(lp);
-    if (column == model_.num_columns())
-      take_values(lp);
+    now.bound = std::max(now.bound, relaxed_.bound());
+    if (end == outcome::beyond) {
+      close(now.bound);
+      return true;
+    }
+    if (end == outcome::optimal && best_.result.nodes == 1 && check_unbounded()) return true;
+    const std::vector<double> values(relaxed_.values().begin(), relaxed_.values().end());
+    fix_columns();
+    std::uint32_t column = most_fractional(values);
+    if (column == none) {
+      const double objective = take_values(values);
+      if (now.bound < bound_of_optimum()) {
+        column = first_free();
+        if (column == none && integers_.size() == values.size()) now.bound = objective;  // there are no other values
+      }
+    }
+    if (column == none)
+      close(now.bound);
     else
-      branch(lp, column, std::max(now.bound, lp.objective()));
+      branch(column, values[column], now.bound);
     return true;
   }
 
-  bool check_unbounded(const dense_dual_simplex& lp) {
-    for (std::size_t j = 0; j < model_.num_columns(); ++j)
-      if (lp.is_at_far(j) && model_.cost(j) != 0) {
+  /// Fixes the integer columns whose other values are proven to reach the cutoff.
+  void fix_columns() {
+    if (!best_.found()) return;
+    for (const std::uint32_t j : integers_) {
+      if (relaxed_.is_fixed(j)) continue;
+      if (const auto [beside, value] = relaxed_.bound_beside(j); beside >= cutoff()) {
+        narrow({j, value, value});
+        close(beside);
+      }
+    }
+  }
+
+  bool check_unbounded() {
+    for (std::uint32_t j = 0; j < model_.num_columns(); ++j)
+      if (model_.cost(j) != 0 && relaxed_.is_at_far(j)) {
         best_.result.message = "column " + std::to_string(j) + " has no finite best value";
         is_unbounded_ = true;
         return true;
@@ -394,43 +297,54 @@ class tree_search {
     return false;
   }
 
-  /// The integer column whose value is farthest from a whole number; the number of columns if all are whole.
-  [[nodiscard]] std::size_t branching_column(const dense_dual_simplex& lp) const {
-    std::size_t column = model_.num_columns();
+  /// The integer column, of those not fixed, whose value is farthest from a whole number; `none` if all are whole.
+  [[nodiscard]] std::uint32_t most_fractional(const std::vector<double>& values) const {
+    std::uint32_t column = none;
     double farthest = 1e-6;
-    for (std::size_t j = 0; j < model_.num_columns(); ++j) {
-      if (!model_.is_integer(j)) continue;
-      const double distance = std::abs(lp.values()[j] - std::round(lp.values()[j]));
-      if (distance > farthest) {
+    for (const std::uint32_t j : integers_) {
+      const double distance = std::abs(values[j] - std::round(values[j]));
+      if (distance > farthest && !relaxed_.is_fixed(j)) {
         farthest = distance;
         column = j;
       }
     }
     return column;
   }
+  [[nodiscard]] std::uint32_t first_free() const {
+    const auto at =
+        std::find_if(integers_.begin(), integers_.end(), [&](std::uint32_t j) { return !relaxed_.is_fixed(j); });
+    return at == integers_.end() ? none : *at;
+  }
 
-  void branch(const dense_dual_simplex& lp, std::size_t column, double bound) {
-    const double x = lp.values()[column];
-    const node low{{column, lp.lower(column), std::floor(x)}, undo_.size(), bound};
-    const node high{{column, std::ceil(x), lp.upper(column)}, undo_.size(), bound};
-    const bool up_first = x - std::floor(x) > 0.5;
+  void branch(std::uint32_t column, double x, double bound) {
+    // A whole value is that of a node whose bound is not proven: it goes to the side that has more than the value.
+    const double lower = relaxed_.lower(column), upper = relaxed_.upper(column);
+    const double below = std::min(std::abs(x - std::round(x)) > 1e-6 ? std::floor(x) : std::round(x), upper - 1);
+    const node low{{column, lower, below}, undo_.size(), bound};
+    const node high{{column, below + 1, upper}, undo_.size(), bound};
+    const bool up_first = x - below > 0.5;
     open_.push_back(up_first ? low : high);
     open_.push_back(up_first ? high : low);
   }
 
-  /// Takes the values of a relaxation in which all integer columns are whole, up to the tolerance.
-  void take_values(dense_dual_simplex& lp) {
-    std::vector<double> values = rounded_values(model_, lp.values());
-    if (model_.violation(values) > 1e-7) {  // the continuous columns have to follow the rounded ones
-      for (std::size_t j = 0; j < model_.num_columns(); ++j)
-        if (model_.is_integer(j)) narrow(lp, {j, values[j], values[j]});
-      if (lp.solve(mip_model::infinite) == lp_status::optimal) values = rounded_values(model_, lp.values());
+  /// Takes the values of a relaxation in which all integer columns are whole, up to the tolerance. Returns their
+  /// objective; infinite if they break the model.
+  double take_values(const std::vector<double>& values) {
+    std::vector<double> rounded = rounded_values(model_, values);
+    for (const std::uint32_t j : integers_) rounded[j] = std::clamp(rounded[j], relaxed_.lower(j), relaxed_.upper(j));
+    if (model_.violation(rounded) > 1e-7) {  // the continuous columns have to follow the rounded ones
+      const std::size_t depth = undo_.size();
+      for (const std::uint32_t j : integers_) narrow({j, rounded[j], rounded[j]});
+      if (relaxed_.solve(mip_model::infinite) == outcome::optimal) rounded = rounded_values(model_, relaxed_.values());
+      undo(depth);
     }
-    if (!best_.take(values)) doubtful_ = true;
+    if (model_.violation(rounded) > 1e-6) return mip_model::infinite;
+    best_.take(rounded);
+    return model_.objective(rounded);
   }
 
   void report() {
-    double bound = std::min(pruned_bound_, best_.result.objective);
+    double bound = std::min(closed_bound_, best_.result.objective);
     for (const node& n : open_) bound = std::min(bound, n.bound);
     best_.take_bound(bound);
     best_.report();
@@ -440,10 +354,11 @@ class tree_search {
   const mip_options& options_;
   best_values best_;
   effort work_;
+  relaxation relaxed_;
+  std::vector<std::uint32_t> integers_;  // columns
   std::vector<node> open_;
   std::vector<change> undo_;                   // the bounds before each change on the path
-  double pruned_bound_ = mip_model::infinite;  // the lowest bound of a node that was pruned for the gap
-  bool doubtful_ = false;                      // some node's values could not be made to meet the model
+  double closed_bound_ = mip_model::infinite;  // the lowest bound of a node that was closed
   bool is_unbounded_ = false;
 };
 

@@ -138,8 +138,8 @@ inline void check_steps(std::uint64_t steps) {
 ///
 /// With one tier this is Revolve: no sequence runs fewer steps forward. The slots count the one of state 0. With a
 /// second tier, states may also be written to it. The states on the disk divide the steps into leaves, and within a
-/// leaf all is in memory, as in H-Revolve \cite herrmann2020hrevolve; a first state that is on the disk may also be read
-/// again in place of being kept in memory. `cost` is the least of all such sequences. Steps whose costs differ are
+/// leaf all is in memory, as in H-Revolve \cite herrmann2020hrevolve; a first state that is on the disk may also be
+/// read again in place of being kept in memory. `cost` is the least of all such sequences. Steps whose costs differ are
 /// divided at the same fractions of the cost as equal ones: that is good if they differ little, and not optimal.
 ///
 /// Memory: one small record for each slot in use, and a number for each step if costs differ. Time of an action: O(r)
@@ -316,8 +316,9 @@ struct adjoint_report {
   std::uint64_t actions = 0;   ///< the number of legal actions: the first illegal one has this number
   std::uint64_t advances = 0;  ///< the steps that were run forward, without the run of each step for its own reversal
   double cost = 0;             ///< the time of all advances and copies
-  std::array<std::uint64_t, 2> stores{}, restores{};  ///< the copies to each tier, and from it
-  std::array<std::uint32_t, 2> peak_slots{};          ///< the most slots of each tier in use at once
+  std::array<std::uint64_t, 2> stores{};      ///< the copies to each tier
+  std::array<std::uint64_t, 2> restores{};    ///< the copies from each tier
+  std::array<std::uint32_t, 2> peak_slots{};  ///< the most slots of each tier in use at once
 };
 
 /// Runs any sequence of actions exactly, whoever made it, one action at a time. It shares no code with the sequences.

@@ -82,12 +82,11 @@ bool accept(const chain_problem& p, chain_solution& best, std::vector<chain_step
 /// O(stages and options) time.
 [[nodiscard]] std::int64_t largest_working_set(const chain_problem& p);
 
-/// A proven lower bound on the time of any schedule of the chain \cite griewank2000revolve.
-///
-/// While the backward of stage i > 1 runs, x̄_i, a gradient and at most c other x_j and x̄_j are there. The x_j that are
-/// made between two backwards come from those that were there at the first one, so Revolve's least number of advances
-/// of L + 1 steps with c checkpoints is at most the number of forwards. Each stage runs once at least, and what is
-/// beyond that takes the least forward time each. O(stages and options) time.
+/// A proven lower bound on the time of any schedule of the chain. While the backward of stage i > 1 runs, x̄_i, a
+/// gradient and at most c other x_j and x̄_j are there. The x_j that are made between two backwards come from those that
+/// were there at the first one, so the least number of advances of L + 1 steps with c checkpoints, by
+/// \cite griewank2000revolve, is at most the number of forwards. Each stage runs once at least, and what is beyond that
+/// takes the least forward time each. O(stages and options) time.
 [[nodiscard]] double repetition_bound(const chain_problem& p);
 
 /// Gives `s` a proven lower bound: `repetition_bound`, which is at least the fastest forward and backward of each stage

@@ -51,20 +51,6 @@ for umbrella in remat solvers execute; do
   done
 done
 
-leaves="arena order"
-for leaf in $leaves; do
-  echo "#include \"remat/$leaf.hpp\"" >"$scratch/$leaf.cpp"
-  compile -M "$scratch/$leaf.cpp" >"$scratch/needed" || fail "$compiler does not find the headers of $leaf.hpp"
-  tr ' \\' '\n\n' <"$scratch/needed" | grep "^$root/include/" >"$scratch/headers" || fail "$compiler -M lists no header of remat"
-  xargs grep -h '^#include <' <"$scratch/headers" | grep -v 'does-not-exist' | sort -u >"$scratch/standard.cpp"
-  seconds "$scratch/standard.cpp" -O2 -c -o "$scratch/out.o"
-  standard=$taken
-  seconds "$scratch/$leaf.cpp" -O2 -c -o "$scratch/out.o"
-  alone=$taken
-  seconds "$root/examples/$leaf.cpp" -O2 -c -o "$scratch/out.o"
-  echo "$leaf.hpp: $alone s, its standard headers $standard s, ratio $(ratio "$alone" "$standard"); with a call $taken s"
-done
-
 # Solvers, and the most that a call may cost, header-only, in programs without one; in the compiled form 1.1 for all.
 too_slow=
 for row in none=1 evict=2.5 rotor=2.5 exact=2.5 refined=6 automatic=10; do
@@ -99,6 +85,19 @@ PROGRAM
     if awk -v a="$times" -v b="$most" 'BEGIN { exit !(a > b) }'; then too_slow+=" $solver${form:+ (compiled form)}"; fi
   done
 done
+for leaf in adjoint arena order; do
+  echo "#include \"remat/$leaf.hpp\"" >"$scratch/$leaf.cpp"
+  compile -M "$scratch/$leaf.cpp" >"$scratch/needed" || fail "$compiler does not find the headers of $leaf.hpp"
+  tr ' \\' '\n\n' <"$scratch/needed" | grep "^$root/include/" >"$scratch/headers" || fail "$compiler -M lists no header of remat"
+  xargs grep -h '^#include <' <"$scratch/headers" | grep -v 'does-not-exist' | sort -u >"$scratch/standard.cpp"
+  seconds "$scratch/standard.cpp" -O2 -c -o "$scratch/out.o"
+  standard=$taken
+  seconds "$scratch/$leaf.cpp" -O2 -c -o "$scratch/out.o"
+  alone=$taken
+  seconds "$root/examples/$leaf.cpp" -O2 -c -o "$scratch/out.o"
+  echo "$leaf.hpp: $alone s, its standard headers $standard s, ratio $(ratio "$alone" "$standard"); with a call $taken s"
+done
+
 if [ -n "$check" ] && [ -n "$too_slow" ]; then
   fail "too slow to compile:$too_slow"
 fi

@@ -24,7 +24,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel, open(sys.argv[2], "wb") as program:
     program.write(wheel.read("remat_torch_plan/bin/remat-plan"))
 PYTHON
 chmod +x "$program"
-if readelf --dynamic "$program" | grep -q NEEDED; then
+if ldd "$program" 2>/dev/null | grep -q '=>'; then
   echo "remat-plan in the wheel needs libraries of this machine: no static C library was found (Debian: libc6-dev)" >&2
   exit 1
 fi

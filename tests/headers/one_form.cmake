@@ -5,8 +5,8 @@ cmake_minimum_required(VERSION 3.25)
 
 set(compiled_flags -DREMAT_SEPARATE_COMPILATION)
 set(header_only_flags)
-file(WRITE "${SCRATCH}/main.cpp" "#include \"remat/core/id.hpp\"\nint answer();\nint main() { return answer(); }\n")
-file(WRITE "${SCRATCH}/other.cpp" "#include \"remat/core/id.hpp\"\nint answer() { return 0; }\n")
+file(WRITE "${SCRATCH}/main.cpp" "#include \"remat/core/run.hpp\"\nint answer();\nint main() { return answer(); }\n")
+file(WRITE "${SCRATCH}/other.cpp" "#include \"remat/core/run.hpp\"\nint answer() { return 0; }\n")
 foreach(form compiled header_only)
   foreach(unit main other)
     execute_process(COMMAND "${COMPILER}" -std=c++20 "-I${INCLUDE}" ${${form}_flags} -c "${SCRATCH}/${unit}.cpp"

@@ -480,3 +480,31 @@ TEST_CASE("in lanes, an exception leaves the race and stops the other lane") {
   run_clock clock(minutes(2));
   CHECK_THROWS_WITH_AS(f.all.run(clock, clock), "defect", std::runtime_error);
 }
+
+TEST_CASE("in turn, each part runs once for its share of what is left") {
+  fixture f;
+  for (const auto& [name, share] : {std::pair{"a", 0.5}, {"b", 0.5}, {"c", 1.0}}) {
+    portfolio_part part = fixture::worker(name, 0.1);
+    part.first_share = share;
+    f.all.add(part);
+  }
+  run_clock clock(counted(1000));
+  CHECK(f.all.run_in_turn(clock) == stop_reason::work);
+  CHECK(f.order == std::vector<std::string>{"a", "b", "c"});
+  CHECK(f.work == std::map<std::string, std::uint64_t>{{"a", 500}, {"b", 250}, {"c", 250}});
+}
+
+TEST_CASE("in turn, a part that is not useful has no turn, and the one that closes the gap is the last") {
+  fixture f;
+  portfolio_part useless = fixture::worker("useless", 0.1);
+  useless.is_useful = [](const pool_view&) { return false; };
+  f.all.add(useless);
+  for (const auto& [name, closes] : {std::pair{"half", 0.5}, {"all", 1.0}, {"late", 0.0}}) {
+    portfolio_part part = fixture::worker(name, closes);
+    part.first_share = 0.25;
+    f.all.add(part);
+  }
+  run_clock clock(counted(1000));
+  CHECK(f.all.run_in_turn(clock) == stop_reason::none);
+  CHECK(f.order == std::vector<std::string>{"half", "all"});
+}

@@ -100,26 +100,26 @@ class search {
     for (std::size_t i = 0; i < cut_.num_candidates(); ++i)
       if (cut_.fixed(i) == moment_cut::fixing::resident) free_bytes -= cut_.candidate_bytes(i);
     if (free_bytes < 0) return infinity;
-    price_search search(cut_, free_bytes, n.price, max_flows);
+    price_search prices(cut_, free_bytes, n.price, max_flows);
     right_.assign(cut_.num_candidates(), 0);
     double bound = 0;
-    while (search.run_flow(bound + tolerance_, stop_)) {
+    while (prices.run_flow(bound + tolerance_, stop_)) {
       ++best_.flows;
-      if (search.value() > bound) {
-        bound = search.value();
-        if (search.price() > 0) n.price = search.price();
+      if (prices.value() > bound) {
+        bound = prices.value();
+        if (prices.price() > 0) n.price = prices.price();
       }
       // All choices cost at most `total_cost()`: otherwise an absent tensor cannot be computed.
-      if (search.is_infeasible() || bound > 1.5 * cut_.total_cost()) return infinity;
+      if (prices.is_infeasible() || bound > 1.5 * cut_.total_cost()) return infinity;
       if (!cut_.complete() || absent_is_resident()) break;
-      if (search.new_left()) remember(left_);
-      if (search.fits()) {
+      if (prices.new_left()) remember(left_);
+      if (prices.fits()) {
         take(cut_.choice());
         remember(right_);
       }
       if (bound >= best_.upper - tolerance_) break;
     }
-    if (search.left().bytes > free_bytes) n.branch = largest_difference();
+    if (prices.left().bytes > free_bytes) n.branch = largest_difference();
     return bound;
   }
 

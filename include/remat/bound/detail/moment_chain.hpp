@@ -141,17 +141,17 @@ class search {
     cut_.at(s);
     const std::int64_t free_bytes = budget_ - cut_.working_set();
     if (!cut_.has_unrepeatable()) x.high.runs = cut_.possible_runs();
-    price_search search(cut_, free_bytes, start, max_price_flows);
-    while (search.run_flow(x.value + options_.tolerance, stop_)) {
+    price_search prices(cut_, free_bytes, start, max_price_flows);
+    while (prices.run_flow(x.value + options_.tolerance, stop_)) {
       ++flows_;
-      if (search.value() > x.value) {
-        x.value = search.value();
-        x.price = search.price();
+      if (prices.value() > x.value) {
+        x.value = prices.value();
+        x.price = prices.price();
       }
-      if (search.new_left()) x.low = present_choice();
-      if (search.new_right()) x.high = present_choice();
+      if (prices.new_left()) x.low = present_choice();
+      if (prices.new_right()) x.high = present_choice();
     }
-    const moment_choice &left = search.left(), &right = search.right();
+    const moment_choice &left = prices.left(), &right = prices.right();
     if (left.bytes > std::max(free_bytes, right.bytes))
       x.share = std::clamp(
           static_cast<double>(free_bytes - right.bytes) / static_cast<double>(left.bytes - right.bytes), 0.0, 1.0);

@@ -29,7 +29,7 @@ namespace REMAT_NAMESPACE::detail {
 /// bound charges for it (`copy_operations`), so the ways of a part hold, recompute or copy; at last the problem without
 /// copies for larger budgets. The choices are those for the budget, and for a smaller one with a slower link, since
 /// copies never hide completely. The sequence of computes of each answer becomes a schedule with copies
-/// (`copy_states`).
+/// (`copy_placement`).
 template <class Method>
 class split_instances {
  public:
@@ -40,11 +40,11 @@ class split_instances {
         best_(best),
         solver_(solver),
         method_(method),
-        states_(p, most_states, clock, best, solver) {}
+        placement_(p, clock, best, solver, states_) {}
 
   /// Solves the instances. The bound gets its share of the limits first.
   void run() {
-    states_.place_listed_order();
+    placement_.place_listed_order();
     floor_ = floor_within(p_, clock_, floor_share, floor_branch_nodes(p_));
     if (take_floor(p_, floor_, clock_, best_)) return;
     const std::vector<offload_bound_result> choices = find_choices();
@@ -98,7 +98,7 @@ class split_instances {
     solution s = solve_within_memory(part, [&] { return method_(split.instance, part.control()); });
     part.work(s.statistics.work);
     if (!s.plan) return;
-    states_.place(split.computes(*s.plan), factor, {});
+    placement_.place(split.computes(*s.plan), factor, {});
     if (best_.time < before) best_.statistics.own = std::move(s.statistics.own);
   }
 
@@ -107,7 +107,8 @@ class split_instances {
   solution& best_;
   std::string_view solver_;
   const Method& method_;
-  copy_states states_;
+  copy_states states_{most_states};
+  copy_placement placement_;
   offload_bound_result floor_;
 };
 

@@ -91,38 +91,20 @@ inline void require_legal_starts(const problem& p, std::span<const schedule> sta
       throw bad_argument(std::string(solver) + ": a schedule to start from is not usable: " + r.message());
 }
 
-/// The fastest schedules with copies that a solve has found, as states of `copy_refinement`. Sequences of computes
-/// become schedules here: their copies are placed by several preferences.
+/// The fastest schedules with copies that a solve has found, as states of `copy_refinement`.
 class copy_states {
  public:
-  /// All but `solver` must outlive this object. Keeps the `most` fastest.
-  copy_states(const problem& p, std::size_t most, run_clock& clock, solution& best, std::string_view solver)
-      : p_(p),
-        most_(most),
-        clock_(clock),
-        best_(best),
-        solver_(solver),
-        rerunnable_(rerunnable_operations(p.graph())),
-        planner_(p) {
-    planner_.must_stop = [this] { return clock_.should_stop(); };
-  }
-  copy_states(const copy_states&) = delete;  // the planner refers to it
-  copy_states& operator=(const copy_states&) = delete;
+  /// Keeps the `most` fastest.
+  explicit copy_states(std::size_t most) : most_(most) {}
 
-  /// Places the copies of `computes`, with `factor` of each tensor, and takes what is found. `by`: which part made the
-  /// sequence; empty: the solver itself. Returns the least time of its schedules; infinite if none fits.
-  double place(std::span<const std::uint32_t> computes, const std::vector<float>& factor, std::string_view by) {
-    double least = std::numeric_limits<double>::infinity();
-    copy_refinement::state state;
-    state.factor = factor;
-    (void)place_copies(p_, computes, planner_, state, least, clock_, best_,
-                       by.empty() ? std::string(solver_) : by_part(solver_, by));
-    if (std::isfinite(least)) keep(std::move(state), least);
-    return least;
+  /// Takes a state whose schedule takes `time`, unless there is one of that time, which is most likely the same.
+  void keep(copy_refinement::state state, double time) {
+    const auto at = std::lower_bound(entries_.begin(), entries_.end(), time,
+                                     [](const auto& entry, double t) { return entry.first < t; });
+    if (at != entries_.end() && at->first == time) return;
+    entries_.emplace(at, time, std::move(state));
+    if (entries_.size() > most_) entries_.pop_back();
   }
-
-  /// No recomputation: the listed order, with copies of what does not fit.
-  void place_listed_order() { place(computes_of(listed_order(p_)), {}, "listed"); }
 
   /// The times of the schedules and the states, the fastest first.
   [[nodiscard]] const std::vector<std::pair<double, copy_refinement::state>>& entries() const noexcept {
@@ -135,13 +117,51 @@ class copy_states {
     return out;
   }
 
+ private:
+  std::size_t most_;
+  std::vector<std::pair<double, copy_refinement::state>> entries_;
+};
+
+/// Makes schedules of sequences of computes: their copies are placed by several preferences. It keeps them in a
+/// `copy_states`, and the fastest one in the answer of a solve.
+class copy_placement {
+ public:
+  /// All but `solver` must outlive this object.
+  copy_placement(const problem& p, run_clock& clock, solution& best, std::string_view solver, copy_states& states)
+      : p_(p),
+        clock_(clock),
+        best_(best),
+        solver_(solver),
+        states_(states),
+        rerunnable_(rerunnable_operations(p.graph())),
+        planner_(p) {
+    planner_.must_stop = [this] { return clock_.should_stop(); };
+  }
+  copy_placement(const copy_placement&) = delete;  // the planner refers to it
+  copy_placement& operator=(const copy_placement&) = delete;
+
+  /// Places the copies of `computes`, with `factor` of each tensor, and takes what is found. `by`: which part made the
+  /// sequence; empty: the solver itself. Returns the least time of its schedules; infinite if none fits.
+  double place(std::span<const std::uint32_t> computes, const std::vector<float>& factor, std::string_view by) {
+    double least = std::numeric_limits<double>::infinity();
+    copy_refinement::state state;
+    state.factor = factor;
+    (void)place_copies(p_, computes, planner_, state, least, clock_, best_,
+                       by.empty() ? std::string(solver_) : by_part(solver_, by));
+    if (std::isfinite(least)) states_.keep(std::move(state), least);
+    return least;
+  }
+
+  /// No recomputation: the listed order, with copies of what does not fit.
+  void place_listed_order() { place(computes_of(listed_order(p_)), {}, "listed"); }
+
   /// Takes recomputations out of the fastest state, the longest first, as long as the schedule gets no slower: their
   /// results are held, or copied. Returns whether it got faster.
   bool remove_recomputations(std::string_view by) {
-    if (entries_.empty()) return false;
+    if (states_.entries().empty()) return false;
     const flat_graph& g = p_.graph();
-    copy_refinement::state state = entries_.front().second;
-    double time = entries_.front().first;
+    copy_refinement::state state = states_.entries().front().second;
+    double time = states_.entries().front().first;
     const double before = time;
     std::vector<std::pair<double, std::uint32_t>> again;  // negative time, operation that runs more than once
     std::vector<std::uint8_t> ran(g.num_operations, 0);
@@ -172,29 +192,20 @@ class copy_states {
       }
     }
     if (!(time < before)) return false;
-    keep(std::move(state), time);
+    states_.keep(std::move(state), time);
     return true;
   }
 
  private:
   static constexpr std::uint64_t most_visits = 10'000'000;  // visits of computes, while recomputations are taken out
 
-  void keep(copy_refinement::state state, double time) {
-    const auto at = std::lower_bound(entries_.begin(), entries_.end(), time,
-                                     [](const auto& entry, double t) { return entry.first < t; });
-    if (at != entries_.end() && at->first == time) return;  // most likely the same
-    entries_.emplace(at, time, std::move(state));
-    if (entries_.size() > most_) entries_.pop_back();
-  }
-
   const problem& p_;
-  std::size_t most_;
   run_clock& clock_;
   solution& best_;
   std::string_view solver_;
+  copy_states& states_;
   std::vector<std::uint8_t> rerunnable_;
   copy_planner planner_;
-  std::vector<std::pair<double, copy_refinement::state>> entries_;  // the fastest first
 };
 
 }  // namespace REMAT_NAMESPACE::detail

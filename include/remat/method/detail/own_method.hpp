@@ -125,6 +125,7 @@ struct method_frame {
 };
 
 /// The frame of every named solver: its clock, the listed order, the method within its limits, improvement, the proofs.
+/// The answer is `best`, which must be new.
 ///
 /// `method(clock, best)` returns a `method_end`, or why it stopped early. It is not run if a limit is spent already.
 /// The improvement `by`, if there is one, follows (`improve`), and leaves the method `share_of_own_method`. A solve
@@ -132,11 +133,10 @@ struct method_frame {
 /// best schedule so far; without one, `std::bad_alloc` leaves the function. Throws `bad_argument` for a problem with a
 /// link, unless the method copies.
 template <class By, class Method>
-[[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
-                                           const By& by, method_frame frame, Method&& method) {
+void solve_by_own_method(const problem& p, solution& best, std::string_view solver, const run_control& run,
+                         const By& by, method_frame frame, Method&& method) {
   if (!frame.may_copy) require_no_link(p, solver);
   run_clock clock(run, solver);
-  solution best;
   best.lower_bound = p.graph().needed_time;
   clock.watch(best.time, best.lower_bound);
   run_to_end(p, best, clock, [&] {
@@ -153,6 +153,13 @@ template <class By, class Method>
     take_cheap_start(p, best, solver, run, stopped);
     return stopped;
   });
+}
+/// \overload
+template <class By, class Method>
+[[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
+                                           const By& by, method_frame frame, Method&& method) {
+  solution best;
+  solve_by_own_method(p, best, solver, run, by, frame, method);
   return best;
 }
 

@@ -31,6 +31,7 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/hiremate.hpp"
+#include "remat/method/impl/offload_parts.hpp"
 #include "remat/method/impl/refinement_steps.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/offload.hpp"
@@ -43,6 +44,7 @@
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/mip/model.hpp"
+#include "remat/portfolio/detail/copy_parts.hpp"
 #include "remat/portfolio/detail/driver.hpp"
 #include "remat/portfolio/detail/part.hpp"
 #include "remat/portfolio/detail/pool.hpp"
@@ -447,62 +449,85 @@ class frontier_search {
   std::vector<budget_solve> solves_;   // one solve for each budget
 };
 
-/// Solves a problem with a link: recomputation alone, by all parts; `pofo` on small graphs; then `offload` for the rest
-/// of the limits.
-[[nodiscard]] inline solution solve_with_link(std::optional<mip_backend_ref> backend, const problem& p,
-                                              const automatic_options& options, run_clock& clock) {
-  solution best;
-  best.lower_bound = p.graph().needed_time;
-  figures::group_list parts;
-  std::string failures;
-  const auto take = [&](const solution& s, const std::string& by) {
-    if (const auto* list = s.statistics.own.find<figures::group_list>("parts"))
-      parts.insert(parts.end(), list->begin(), list->end());
-    if (s.plan) accept(p, best, *s.plan, by);
-  };
-  stop_reason stopped = stop_reason::none;
-  const auto solve_all = [&] {
-    if (!settled_by_listed_order(p, best, automatic_solver::name)) {
-      run_clock first = clock.part(link_shares::opening_alone, "recomputation alone");
-      automatic_options recomputing = options;
-      recomputing.gap = std::max(options.gap, 0.002);  // where copies help at all, they gain more
-      portfolio_solve all(p.without_link(), recomputing, make_way_cache(), backend);
-      all.open(first);
-      const bool is_poor = all.best().plan && !all.best().is_within(link_shares::good_start);
-      run_clock alone =
-          clock.part(is_poor ? link_shares::alone_poor_start : link_shares::alone_good_start, "recomputation alone");
-      all.go_on(alone);
-      solution s = all.finish(alone);
-      failures = all.failures();
-      take(s, s.by);
-      offload_options copying;
-      copying.gap = options.gap;
-      if (s.plan) copying.starts.push_back(std::move(*s.plan));
-      if (p.graph().num_operations <= graph_sizes::pofo) {
-        s = solve_part(clock, link_shares::pofo, pofo, p, {.gap = options.gap});
-        take_bound(best, s);
-        take(s, by_part(automatic_solver::name, s.by));
-        if (s.plan) copying.starts.push_back(std::move(*s.plan));
-      }
-      if (best.status != solve_status::infeasible && !best.is_within(options.gap)) {
-        s = solve_part(clock, 1, offload, p, copying);
-        take_bound(best, s);
-        if (s.status == solve_status::infeasible) best.status = s.status;
-        take(s, by_part(automatic_solver::name, s.by));
-      }
-      stopped = clock.poll();
-      best.statistics.own.set("parts", std::move(parts));
-    }
-    return stopped;
-  };
-  run_to_end(p, best, clock, solve_all, [&] { tell_failures(failures, best); });
-  return best;
-}
+/// One solve of a problem with a link: the turns of recomputation alone, by all parts, of `pofo` on small graphs, and
+/// of the parts of `offload`.
+class link_solve {
+ public:
+  /// All arguments must outlive the object.
+  link_solve(std::optional<mip_backend_ref> backend, const problem& p, const automatic_options& options)
+      : backend_(backend),
+        p_(p),
+        options_(options),
+        pool_(p),
+        setting_{p, whole, options.gap, copy_states(copying_.refined_candidates), starts_},
+        turns_(pool_, options.gap) {
+    turns_.add(
+        turn("recomputation alone", 1, [this](run_clock& clock, solution& best) { recompute_alone(clock, best); }));
+    if (p.graph().num_operations <= graph_sizes::pofo)
+      turns_.add(turn(pofo_solver::name, link_shares::pofo,
+                      [this](run_clock& clock, solution& best) { solve_by_pofo(clock, best); }));
+    offload_solve::add_parts(turns_, setting_, copying_);
+  }
+  link_solve(const link_solve&) = delete;  // the parts refer to it
+  link_solve& operator=(const link_solve&) = delete;
+
+  /// Takes all turns, within the limits of `control`, and returns the answer.
+  solution run(const run_control& control) {
+    solution& best = pool_.answer();
+    solve_by_own_method(p_, best, automatic_solver::name, control, improvement{}, {.may_copy = true},
+                        [&](run_clock& clock, solution&) { return turns_.run_in_turn(clock); });
+    best.statistics.own.set("parts", std::move(parts_));
+    tell_failures(failures_, best);
+    return std::move(best);
+  }
+
+ private:
+  static constexpr std::string_view whole = "auto/offload";
+
+  void recompute_alone(run_clock& clock, solution& best) {
+    run_clock first = clock.part(link_shares::opening_alone);
+    automatic_options recomputing = options_;
+    recomputing.gap = std::max(options_.gap, 0.002);  // where copies help at all, they gain more
+    portfolio_solve all(p_.without_link(), recomputing, make_way_cache(), backend_);
+    all.open(first);
+    const bool is_poor = all.best().plan && !all.best().is_within(link_shares::good_start);
+    run_clock others = clock.part(is_poor ? link_shares::alone_poor_start : link_shares::alone_good_start);
+    all.go_on(others);
+    solution s = all.finish(others);
+    failures_ = all.failures();
+    if (const auto* list = s.statistics.own.find<figures::group_list>("parts")) parts_ = *list;
+    take_start(s, s.by, best);
+  }
+
+  void solve_by_pofo(run_clock& clock, solution& best) {
+    solution s = solve_part(clock, 1, pofo, p_, {.gap = options_.gap});
+    take_bound(best, s);
+    take_start(s, by_part(automatic_solver::name, s.by), best);
+  }
+
+  /// Takes a schedule that `by` has found, which is also a start for the parts of `offload`.
+  void take_start(solution& s, const std::string& by, solution& best) {
+    if (!s.plan) return;
+    accept(p_, best, *s.plan, by);
+    starts_.push_back(std::move(*s.plan));
+  }
+
+  std::optional<mip_backend_ref> backend_;
+  const problem& p_;
+  const automatic_options& options_;
+  const offload_options copying_{};
+  std::vector<schedule> starts_;
+  pool pool_;
+  copy_setting setting_;
+  driver turns_;
+  figures::group_list parts_;
+  std::string failures_;
+};
 
 REMAT_INLINE solution solve(std::optional<mip_backend_ref> backend, const problem& p,
                             const automatic_options& options) {
+  if (p.link()) return link_solve(backend, p, options).run(options.run);
   run_clock clock(options.run, automatic_solver::name);
-  if (p.link()) return solve_with_link(backend, p, options, clock);
   portfolio_solve all(p, options, make_way_cache(), backend);
   all.open(clock);
   all.go_on(clock);
@@ -517,7 +542,9 @@ REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> 
     std::vector<solution> answers;
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       run_clock part = clock.part(1.0 / static_cast<double>(budgets.size() - i));
-      answers.push_back(solve_with_link(backend, p.with_budget(budgets[i]), solving, part));
+      const problem q = p.with_budget(budgets[i]);
+      answers.push_back(link_solve(backend, q, solving).run(part.control()));
+      part.work(answers.back().statistics.work);
     }
     return answers;
   }

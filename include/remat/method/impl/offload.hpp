@@ -3,268 +3,39 @@
 
 #include "remat/method/offload.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <limits>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "remat/bound/offload.hpp"
-#include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/detail/copy_annealing.hpp"
-#include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
-#include "remat/method/evict.hpp"
-#include "remat/method/impl/copying_eviction.hpp"
+#include "remat/method/impl/offload_parts.hpp"
 #include "remat/method/refined.hpp"
-#include "remat/portfolio/detail/shares.hpp"
-#include "remat/problem/detail/problem_bytes.hpp"
-#include "remat/refine/detail/copy_operations.hpp"
-#include "remat/refine/detail/copy_planner.hpp"
-#include "remat/refine/detail/copy_refinement.hpp"
-#include "remat/schedule/schedule.hpp"
-#include "remat/schedule/simplify.hpp"
-#include "remat/solver/accept.hpp"
+#include "remat/portfolio/detail/copy_parts.hpp"
+#include "remat/portfolio/detail/driver.hpp"
+#include "remat/portfolio/detail/pool.hpp"
+#include "remat/refine/detail/annealing.hpp"
+#include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
-
-namespace detail::offload_solve {
-
-/// One call of `offload` on a problem with a link.
-class copy_search {
- public:
-  copy_search(const problem& p, const offload_options& options, run_clock& clock, solution& best)
-      : p_(p), options_(options), clock_(clock), best_(best), planner_(p) {
-    planner_.must_stop = [this] { return clock_.should_stop(); };
-  }
-  copy_search(const copy_search&) = delete;  // the planner refers to it
-  copy_search& operator=(const copy_search&) = delete;
-
-  stop_reason run() {
-    try_all_copies();
-    if (!prove_floor() && !is_over()) {
-      take_starts();
-      evict_with_link();
-      scan_budgets();
-      if (!is_over()) scan_choices();
-      refine_candidates();
-      refine_copies();
-    }
-    return stopped_ == stop_reason::none ? clock_.poll() : stopped_;
-  }
-
- private:
-  /// A way to divide the work between recomputation and copies.
-  struct candidate {
-    std::unique_ptr<copy_operations> instance;              // its budget bounds the schedules without times of copies
-    std::vector<schedule> starts;                           // the instance's starts
-    copy_refinement::state state;                           // the state of the best schedule with copies
-    double time = std::numeric_limits<double>::infinity();  // … and its time
-    bool ended = false;                                     // refinement does no more for it
-  };
-  static constexpr std::string_view listed_order_name = "listed", start_name = "start";
-
-  [[nodiscard]] bool is_over() {
-    if (best_.status == solve_status::infeasible || best_.is_within(options_.gap)) return true;
-    stopped_ = clock_.poll();
-    return stopped_ != stop_reason::none;
-  }
-
-  [[nodiscard]] std::int64_t part_of_budget(double part) const {
-    return static_cast<std::int64_t>(part * static_cast<double>(p_.budget()));
-  }
-
-  /// The bound, whose choice guides the search. True: no schedule is within the budgets.
-  bool prove_floor() {
-    floor_ = floor_within(p_, clock_, floor_share, floor_branch_nodes(p_));
-    return take_floor(p_, floor_, clock_, best_);
-  }
-
-  /// A candidate whose instance is the problem under another budget, without copies.
-  [[nodiscard]] candidate with_budget(std::int64_t budget) const {
-    candidate c;
-    const std::vector<std::uint8_t> none(p_.graph().num_tensors, 0);
-    c.instance = std::make_unique<copy_operations>(p_.with_budget(budget), none, 0);
-    return c;
-  }
-
-  /// No recomputation: the listed order, with copies of what does not fit.
-  void try_all_copies() {
-    candidate c = with_budget(p_.graph().baseline_peak);
-    c.ended = true;
-    try_schedule(c, listed_order(c.instance->instance), listed_order_name);
-    keep(std::move(c));
-  }
-
-  /// The caller's schedules.
-  void take_starts() {
-    for (const schedule& s : options_.starts) {
-      candidate c = with_budget(p_.budget());
-      try_schedule(c, s, start_name);
-      c.starts.push_back(schedule_computes(p_, computes_of(s)));
-      keep(std::move(c));
-    }
-  }
-
-  /// Eviction that drops or copies.
-  void evict_with_link() {
-    run_clock part = clock_.part(link_shares::scan, evict_solver::name);
-    copy_states states(p_, options_.refined_candidates, part, best_, offload_solver::name);
-    run_copying_eviction(p_, floor_, {}, part, best_, states, evict_solver::name);
-    for (const auto& [time, state] : states.entries()) {
-      candidate c;
-      c.state = state;
-      c.time = time;
-      c.ended = true;
-      keep(std::move(c));
-    }
-  }
-
-  /// Recomputation for the budget itself, and for larger ones.
-  void scan_budgets() {
-    run_clock part = clock_.part(link_shares::scan, evict_solver::name);
-    const auto peak = static_cast<double>(p_.graph().baseline_peak), least = static_cast<double>(p_.budget());
-    for (std::uint32_t i = 0; i < options_.budgets && !best_.is_within(options_.gap) && !part.should_stop(); ++i) {
-      const double f = static_cast<double>(i) / options_.budgets;
-      const double budget = least + std::max(0.0, peak - least) * f * f;
-      run_eviction(with_budget(static_cast<std::int64_t>(budget)), part, {}, i == 0);
-    }
-  }
-
-  /// Tries the tensors that the bound's choice has on the host, for several problems that are somewhat harder.
-  void scan_choices() {
-    run_clock part = clock_.part(link_shares::scan, evict_solver::name);
-    std::vector<std::vector<tensor_id>> seen;
-    for (const double room : {1.0, 0.97, 0.94, 0.9, 0.85, 0.8})
-      for (const double speed : {1.0, 0.85, 0.7}) {
-        if (best_.is_within(options_.gap) || part.should_stop()) return;
-        const bool is_floor = room == 1.0 && speed == 1.0;
-        offload_bound_result guide;
-        if (!is_floor) guide = floor_within(harder(p_, room, speed), clock_, 0.05, 0);
-        const offload_bound_result& choice = is_floor ? floor_ : guide;
-        if (choice.infeasible || choice.offloaded.empty() ||
-            std::find(seen.begin(), seen.end(), choice.offloaded) != seen.end())
-          continue;
-        seen.push_back(choice.offloaded);
-        for (const double budget : {1.0, 1.03, 1.07})
-          for (const bool holds : {false, true}) {
-            if (part.should_stop()) return;
-            candidate c;
-            std::vector<std::uint8_t> on_host(p_.graph().num_tensors, 0);
-            c.state.factor.assign(p_.graph().num_tensors, 1.0F);
-            for (const tensor_id t : choice.offloaded) {
-              on_host[index(t)] = 1;
-              c.state.factor[index(t)] = before_all_others;
-            }
-            c.instance = std::make_unique<copy_operations>(p_.with_budget(part_of_budget(budget)), on_host,
-                                                           static_cast<std::uint32_t>(index(choice.moment)));
-            run_eviction(std::move(c), part, holds ? choice.saved : std::vector<tensor_id>{}, false);
-          }
-      }
-  }
-
-  void run_eviction(candidate c, run_clock& part, std::vector<tensor_id> keep_resident, bool insist) {
-    evict_options evicting;
-    evicting.insist = insist;
-    evicting.keep = std::move(keep_resident);
-    solution s = solve_part(part, link_shares::one_candidate, evict, c.instance->instance, std::move(evicting));
-    if (!s.plan) return;
-    try_schedule(c, *s.plan, evict_solver::name);
-    c.starts.push_back(std::move(*s.plan));
-    keep(std::move(c));
-  }
-
-  /// Places the copies of a candidate's schedule.
-  void try_schedule(candidate& c, const schedule& plan, std::string_view by) {
-    if (place_copies(p_, c.instance->computes(plan), planner_, c.state, c.time, clock_, best_,
-                     by_part(offload_solver::name, by)))
-      clock_.report({.stage = "copies"});
-  }
-
-  void keep(candidate c) {
-    if (!std::isfinite(c.time)) return;
-    candidates_.push_back(std::move(c));
-    sort_candidates();
-    if (candidates_.size() > options_.refined_candidates) candidates_.pop_back();
-  }
-
-  /// Refines recomputation in slices: of all candidates, then of the better half of those that can gain, and so on.
-  void refine_candidates() {
-    run_clock whole = clock_.part(link_shares::candidates, refined_solver::name);
-    std::size_t width = candidates_.size();
-    for (std::uint64_t round = 0; width > 0 && !is_over() && !whole.should_stop(); ++round) {
-      std::vector<candidate*> open;
-      for (candidate& c : candidates_)
-        if (!c.ended && open.size() < width) open.push_back(&c);
-      for (std::size_t i = 0; i < open.size() && !is_over() && !whole.should_stop(); ++i)
-        refine_candidate(*open[i], whole, open.size() > 1 ? 0.4 / static_cast<double>(open.size() - i) : 1, round);
-      sort_candidates();
-      width = open.size() / 2;
-    }
-  }
-
-  void refine_candidate(candidate& c, run_clock& whole, double share, std::uint64_t round) {
-    refined_options refining;
-    refining.starts = c.starts;
-    refining.gap = 0;
-    run_clock part = whole.part(share, refined_solver::name);
-    refining.run = part.limits();
-    refining.run.seed += round;
-    solution s = solve_within_memory(part, [&] { return refined(c.instance->instance, refining); });
-    part.work(s.statistics.work);
-    c.ended = !s.plan || s.status == solve_status::optimal || share == 1;
-    if (!s.plan) return;
-    try_schedule(c, *s.plan, refined_solver::name);
-    c.starts.insert(c.starts.begin(), std::move(*s.plan));
-    if (c.starts.size() > 4) c.starts.pop_back();
-  }
-
-  /// Refines recomputation and copies together with what is left of the limits.
-  void refine_copies() {
-    std::vector<copy_refinement::state> states;
-    for (candidate& c : candidates_) states.push_back(std::move(c.state));
-    candidates_.clear();
-    if (!is_over()) anneal_copies(p_, std::move(states), options_.gap, clock_, best_, offload_solver::name);
-  }
-
-  void sort_candidates() {
-    std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const candidate& a, const candidate& b) { return a.time < b.time; });
-  }
-
-  const problem& p_;
-  const offload_options& options_;
-  run_clock& clock_;
-  solution& best_;
-  copy_planner planner_;
-  offload_bound_result floor_;
-  std::vector<candidate> candidates_;  // the fastest first
-  stop_reason stopped_ = stop_reason::none;
-};
-
-}  // namespace detail::offload_solve
 
 REMAT_INLINE piece_kind offload_pieces() { return detail::annealing_population<detail::copy_searches>::pieces(); }
 
 REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload_options& options) const {
   require_valid_options(name, options);
   detail::require_legal_starts(p, options.starts, name);
-  return detail::solve_by_own_method(
-      p, name, options.run, improvement{}, {.may_copy = true}, [&](run_clock& clock, solution& best) {
-        if (p.link()) return detail::offload_solve::copy_search(p, options, clock, best).run();
-        return detail::solve_without_link(p, name, clock, best, refined, {.starts = options.starts});
+  detail::pool known(p);
+  detail::solve_by_own_method(
+      p, known.answer(), name, options.run, improvement{}, {.may_copy = true}, [&](run_clock& clock, solution& best) {
+        if (!p.link()) return detail::solve_without_link(p, name, clock, best, refined, {.starts = options.starts});
+        detail::copy_setting setting{p, name, options.gap, detail::copy_states(options.refined_candidates),
+                                     options.starts};
+        detail::driver turns(known, options.gap);
+        detail::offload_solve::add_parts(turns, setting, options);
+        return turns.run_in_turn(clock);
       });
+  return std::move(known.answer());
 }
 
 }  // namespace REMAT_NAMESPACE

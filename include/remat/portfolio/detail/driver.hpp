@@ -87,6 +87,17 @@ class driver {
     return clock.poll();
   }
 
+  /// Runs each part once, in the order in which they were added, for its first share of what is left of the limits, as
+  /// long as the gap is open. Returns why it stopped early.
+  stop_reason run_in_turn(run_clock& clock) {
+    counted_ = clock.control().has_work_limit();
+    for (entry& e : entries_) {
+      if (is_over(clock)) break;
+      if (may_run(e)) run_slice(e, clock, e.part.first_share);
+    }
+    return clock.poll();
+  }
+
  private:
   struct entry {
     portfolio_part part;

@@ -24,7 +24,7 @@ struct part_slice {
 struct portfolio_part {
   std::string_view name{};   ///< the stage in reports of progress
   double weight = 1;         ///< how much of the limits it gets beside the others, as long as it helps as they do
-  double first_share = 0;    ///< its first slice is at least this part of what is left of the limits
+  double first_share = 0;    ///< its first slice takes at least this part of the limits left; its turn just this part
   double growth = 2;         ///< each slice to the one before
   bool is_closing = false;   ///< one part: the last slice is its own, and long
   bool runs_alone = false;   ///< no other part runs at the same time

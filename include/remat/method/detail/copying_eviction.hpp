@@ -31,14 +31,14 @@ namespace REMAT_NAMESPACE::detail {
 /// shortest: with low prices the link delays it, with high ones too much is recomputed.
 class copying_eviction {
  public:
-  /// All arguments must outlive this object. `factor`: of each tensor (`eviction_weights`). `by`: of `states`.
+  /// All arguments must outlive this object. `factor`: of each tensor (`eviction_weights`). `by`: of `placement`.
   copying_eviction(const problem& p, const offload_bound_result& floor, std::vector<float> factor, run_clock& clock,
-                   const solution& best, copy_states& states, std::string_view by)
+                   const solution& best, copy_placement& placement, std::string_view by)
       : p_(p),
         floor_(floor),
         clock_(clock),
         best_(best),
-        states_(states),
+        placement_(placement),
         by_(by),
         pass_(p),
         turn_(turn_of(p, floor)),
@@ -70,7 +70,7 @@ class copying_eviction {
     try_scale(0);
     follow_choice(floor_);
     run_random_passes(random_passes);
-    for (int round = 0; round < most_rounds && !is_over() && states_.remove_recomputations("fill"); ++round) {
+    for (int round = 0; round < most_rounds && !is_over() && placement_.remove_recomputations("fill"); ++round) {
     }
   }
 
@@ -127,7 +127,7 @@ class copying_eviction {
     const double needed = p_.graph().needed_time;
     const double longest = std::isfinite(least_) ? least_ + 0.1 * (least_ - needed) : 60 * needed;
     if (!pass_.run(p_.budget(), weights, factor, longest, clock_)) return std::numeric_limits<double>::infinity();
-    const double time = states_.place(pass_.computes(), prefer(p_.graph(), pass_.copied()), by_);
+    const double time = placement_.place(pass_.computes(), prefer(p_.graph(), pass_.copied()), by_);
     least_ = std::min(least_, time);
     clock_.report({.stage = "eviction"});
     return time;
@@ -168,7 +168,7 @@ class copying_eviction {
   const offload_bound_result& floor_;
   run_clock& clock_;
   const solution& best_;
-  copy_states& states_;
+  copy_placement& placement_;
   std::string_view by_;
   copying_eviction_pass pass_;
   std::uint32_t turn_;
@@ -181,15 +181,15 @@ class copying_eviction {
 
 /// Eviction for a problem with a link, with the bound known: recomputation alone, then passes that recompute or copy.
 inline void run_copying_eviction(const problem& p, const offload_bound_result& floor, const evict_options& options,
-                                 run_clock& clock, solution& best, copy_states& states, std::string_view by) {
+                                 run_clock& clock, solution& best, copy_placement& placement, std::string_view by) {
   constexpr double share_alone = 0.25;
   if (best.is_within(0)) return;
   evict_options alone = options;
   alone.random_passes = 0;
   alone.insist = false;  // where no pass fits, copies do more than the slower ways
   const solution s = solve_part(clock, share_alone, evict, p.without_link(), std::move(alone));
-  if (s.plan) states.place(computes_of(*s.plan), {}, by);
-  copying_eviction(p, floor, factor_to_keep(p, options.keep), clock, best, states, by).run(options.random_passes);
+  if (s.plan) placement.place(computes_of(*s.plan), {}, by);
+  copying_eviction(p, floor, factor_to_keep(p, options.keep), clock, best, placement, by).run(options.random_passes);
 }
 
 }  // namespace REMAT_NAMESPACE::detail

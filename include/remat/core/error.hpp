@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "remat/core/detail/platform.hpp"
 #include "remat/core/id.hpp"
 
 namespace REMAT_NAMESPACE {

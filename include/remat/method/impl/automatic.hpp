@@ -466,7 +466,7 @@ class link_solve {
     if (p.graph().num_operations <= graph_sizes::pofo)
       turns_.add(turn(pofo_solver::name, link_shares::pofo,
                       [this](run_clock& clock, solution& best) { solve_by_pofo(clock, best); }));
-    offload_solve::add_parts(turns_, setting_, copying_);
+    offload_solve::add_parts(turns_, setting_, {copying_.budgets, copying_.refined_candidates});
   }
   link_solve(const link_solve&) = delete;  // the parts refer to it
   link_solve& operator=(const link_solve&) = delete;

@@ -88,7 +88,7 @@ REMAT_INLINE std::optional<std::uint32_t> slots_of_equal_stages(const chain_prob
   for (std::uint32_t slots = most + 1; slots-- > 0;) {
     const std::size_t shorter = std::min(n, slots + std::size_t{3});
     const chain_problem sample(chain("", c.input_bytes(), std::vector<chain_stage>(shorter, c.stage(1))), p.budget());
-    const auto steps = revolve_steps(static_cast<std::uint32_t>(shorter), slots);
+    const auto steps = binomial_steps(static_cast<std::uint32_t>(shorter), slots);
     if (simulate(sample, steps).peak_bytes <= p.budget()) return slots;
   }
   return {};

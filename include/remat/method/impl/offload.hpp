@@ -32,7 +32,7 @@ REMAT_INLINE solution offload_solver::operator()(const problem& p, const offload
         detail::copy_setting setting{p, name, options.gap, detail::copy_states(options.refined_candidates),
                                      options.starts};
         detail::driver turns(known, options.gap);
-        detail::offload_solve::add_parts(turns, setting, options);
+        detail::offload_solve::add_parts(turns, setting, {options.budgets, options.refined_candidates});
         return turns.run_in_turn(clock);
       });
   return std::move(known.answer());

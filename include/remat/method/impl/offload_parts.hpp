@@ -21,7 +21,6 @@
 #include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/evict.hpp"
-#include "remat/method/offload.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/portfolio/detail/copy_parts.hpp"
 #include "remat/portfolio/detail/driver.hpp"
@@ -37,11 +36,16 @@ namespace REMAT_NAMESPACE {
 
 namespace detail::offload_solve {
 
+/// How many candidates there are: the fields of `offload_options` of the same names.
+struct candidate_counts {
+  std::uint32_t budgets, refined_candidates;
+};
+
 /// The candidates of `offload`, in one turn: found, and refined where that pays.
 class candidate_search {
  public:
-  candidate_search(copy_setting& s, const offload_options& options, run_clock& clock, solution& best)
-      : s_(s), p_(s.instance), options_(options), clock_(clock), best_(best), planner_(p_) {
+  candidate_search(copy_setting& s, candidate_counts counts, run_clock& clock, solution& best)
+      : s_(s), p_(s.instance), counts_(counts), clock_(clock), best_(best), planner_(p_) {
     planner_.must_stop = [this] { return clock_.should_stop(); };
   }
   candidate_search(const candidate_search&) = delete;  // the planner refers to it
@@ -54,7 +58,7 @@ class candidate_search {
     scan_budgets();
     if (!is_over()) scan_choices();
     refine_candidates();
-    s_.states = copy_states(options_.refined_candidates);
+    s_.states = copy_states(counts_.refined_candidates);
     for (candidate& c : candidates_) s_.states.keep(std::move(c.state), c.time);
   }
 
@@ -107,8 +111,8 @@ class candidate_search {
   void scan_budgets() {
     run_clock part = clock_.part(link_shares::scan, evict_solver::name);
     const auto peak = static_cast<double>(p_.graph().baseline_peak), least = static_cast<double>(p_.budget());
-    for (std::uint32_t i = 0; i < options_.budgets && !best_.is_within(s_.gap) && !part.should_stop(); ++i) {
-      const double f = static_cast<double>(i) / options_.budgets;
+    for (std::uint32_t i = 0; i < counts_.budgets && !best_.is_within(s_.gap) && !part.should_stop(); ++i) {
+      const double f = static_cast<double>(i) / counts_.budgets;
       const double budget = least + std::max(0.0, peak - least) * f * f;
       run_eviction(with_budget(static_cast<std::int64_t>(budget)), part, {}, i == 0);
     }
@@ -167,7 +171,7 @@ class candidate_search {
     if (!std::isfinite(c.time)) return;
     candidates_.push_back(std::move(c));
     sort_candidates();
-    if (candidates_.size() > options_.refined_candidates) candidates_.pop_back();
+    if (candidates_.size() > counts_.refined_candidates) candidates_.pop_back();
   }
 
   /// Refines recomputation in slices: of all candidates, then of the better half of those that can gain, and so on.
@@ -208,20 +212,20 @@ class candidate_search {
 
   copy_setting& s_;
   const problem& p_;
-  const offload_options& options_;
+  candidate_counts counts_;
   run_clock& clock_;
   solution& best_;
   copy_planner planner_;
   std::vector<candidate> candidates_;  // the fastest first
 };
 
-/// Adds the parts of `offload` to the turns of a solve. All must outlive `turns`.
-inline void add_parts(driver& turns, copy_setting& s, const offload_options& options) {
+/// Adds the parts of `offload` to the turns of a solve. `turns` and `s` must outlive them.
+inline void add_parts(driver& turns, copy_setting& s, candidate_counts counts) {
   turns.add(listed_order_part(s));
   turns.add(copy_bound_part(s));
   turns.add(copying_eviction_part(s));
   turns.add(turn("candidates", 1,
-                 [&](run_clock& clock, solution& best) { candidate_search(s, options, clock, best).run(); }));
+                 [&s, counts](run_clock& clock, solution& best) { candidate_search(s, counts, clock, best).run(); }));
   turns.add(copy_annealing_part(s));
 }
 

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <new>
 #include <numeric>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "remat/core/detail/limit_clock.hpp"
+#include "remat/core/detail/within_memory.hpp"
 #include "remat/memory/detail/arena_check.hpp"
 #include "remat/memory/detail/packing.hpp"
 
@@ -39,9 +39,10 @@ class arena_search {
   void run(arena_plan& out, row<arena_place>& places, row<std::int64_t>& bank_bytes) {
     if (!read(out)) return;
     Clock clock(options_.milliseconds, options_.work);
+    load_ = least_load();
     choose_sharing(clock);
     out.work = clock.work_done();
-    out.load = least_load();
+    out.load = load_;
     out.lower_bound = out.load;
     if (best_.height.empty()) {
       out.status = is_impossible_ ? arena_status::impossible : arena_status::unknown;
@@ -292,7 +293,7 @@ class arena_search {
 
   [[nodiscard]] bool is_enough(const answer& a) const { return options_.any_plan && !a.height.empty(); }
   [[nodiscard]] bool is_at_load() const {
-    return banks_.size() == 1 && !best_.height.empty() && best_.height[0] <= least_load();
+    return banks_.size() == 1 && !best_.height.empty() && best_.height[0] <= load_;
   }
 
   /// Makes blocks of the storages under a choice of the permissions, and packs them with a share of the limits. True if
@@ -626,6 +627,7 @@ class arena_search {
   answer current_{row<std::int64_t>(memory_), row<arena_place>(memory_)};  // the places of `blocks_`
   answer best_{row<std::int64_t>(memory_), row<arena_place>(memory_)};     // the places of the storages
   std::int64_t unit_ = 1;
+  std::int64_t load_ = 0;   // the least load of all plans
   std::int64_t bound_ = 0;  // proven, in bytes, of one bank
   bool is_complete_ = false, is_impossible_ = false;
 };
@@ -641,19 +643,11 @@ arena_plan arena_planner::plan(std::span<const arena_buffer> buffers, const aren
   places_ = row<arena_place>(places_.get_allocator());
   bank_bytes_ = row<std::int64_t>(bank_bytes_.get_allocator());
   pool_.reset();
-  const auto search = [&] {
-    detail::arena_search<memory_type, Clock>(buffers, options, memory_type(pool_)).run(out, places_, bank_bytes_);
-  };
-#if defined(__cpp_exceptions)
-  try {
-    search();
-  } catch (const std::bad_alloc&) {
+  detail::arena_search<memory_type, Clock> search(buffers, options, memory_type(pool_));
+  if (!detail::within_memory([&] { search.run(out, places_, bank_bytes_); })) {
     out = {};
     out.status = arena_status::out_of_memory;
   }
-#else
-  search();
-#endif
   out.heap_bytes = pool_.heap_bytes();
   return out;
 }

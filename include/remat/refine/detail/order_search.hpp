@@ -7,13 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <new>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "remat/core/detail/limit_clock.hpp"
+#include "remat/core/detail/within_memory.hpp"
 #include "remat/refine/detail/operation_order.hpp"
 #include "remat/refine/detail/order_bound.hpp"
 
@@ -150,11 +150,12 @@ class order_search {
       if (is_read || (x.stays && x.producer != order_none))
         number[t] = sequence_.add_tensor(x.bytes, x.producer == order_none, x.stays);
     }
-    return fill(touched, own, number);
+    fill(touched, own, number);
+    return true;
   }
 
-  [[nodiscard]] bool fill(const index_rows& touched, const std::vector<std::int64_t>& own,
-                          const std::vector<std::uint32_t>& number) {
+  /// Adds the operations to the sequence, with what they touch.
+  void fill(const index_rows& touched, const std::vector<std::int64_t>& own, const std::vector<std::uint32_t>& number) {
     const index_rows reads = touched.transposed(g_.operations);
     index_rows made;
     for (const order_tensor& x : g_.tensors) {
@@ -168,7 +169,6 @@ class order_search {
       for (const std::uint32_t t : makes[o])
         if (number[t] != order_none) sequence_.touch(number[t], true);
     }
-    return true;
   }
 
   /// Makes `order_` a topological order, the first operations first. False if there is none.
@@ -220,17 +220,10 @@ namespace REMAT_NAMESPACE {
 template <class Clock>
 order_result least_memory_order(const order_graph& graph, const order_options& options) {
   order_result out;
-  const auto search = [&] { detail::order_search<Clock>(graph, options).run(out); };
-#if defined(__cpp_exceptions)
-  try {
-    search();
-  } catch (const std::bad_alloc&) {
+  if (!detail::within_memory([&] { detail::order_search<Clock>(graph, options).run(out); })) {
     out = {};
     out.status = order_status::out_of_memory;
   }
-#else
-  search();
-#endif
   return out;
 }
 

@@ -78,6 +78,11 @@ void conclude_out_of_memory(solution& s, const run_clock& clock);
 /// Throws `internal_error` for a plan that is not legal, which is a defect of the solver. O(steps + L) time.
 bool accept(const chain_problem& p, chain_solution& best, std::vector<chain_step> plan);
 
+/// Moves the schedule of `found`, which `accept` has checked, to `best` if it is faster than the plan of `best`, or of
+/// equal time and lower peak. A long schedule is neither copied nor simulated again. Returns true if it was taken; the
+/// figures of `found` stay.
+bool keep_if_better(chain_solution& best, chain_solution&& found);
+
 /// The bytes that every schedule of the chain needs: those of the widest forward that saves, or of the widest backward.
 /// O(stages and options) time.
 [[nodiscard]] std::int64_t largest_working_set(const chain_problem& p);

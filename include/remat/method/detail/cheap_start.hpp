@@ -17,7 +17,7 @@ namespace REMAT_NAMESPACE::detail {
 
 /// An upper bound on the number of slots with which the schedule of Revolve fits, or nothing if it fits with none: when
 /// the last stage turns for the first time, that many inputs of different stages are kept. At most L − 1, since more
-/// slots change nothing. O(L log L) time.
+/// slots change nothing. Where stages are equal it is the largest number that fits. O(L log L) time.
 [[nodiscard]] std::optional<std::uint32_t> most_slots(const chain_problem& p);
 
 /// True if all stages are equal, but for the input of the chain.
@@ -47,10 +47,6 @@ std::optional<std::uint32_t> find_slots(slot_range range, const Fits& fits);
 /// if it was taken. Polls nothing: O(log L) schedules, which take microseconds to milliseconds. Gives up when they have
 /// 2²² steps and 64 for each stage together, with what has been found.
 bool take_closed_form(const chain_problem& p, chain_solution& best);
-
-/// Moves the schedule of `found`, which `accept` has checked, to `best` if it is faster, or of equal time and lower
-/// peak. A long schedule is neither copied nor simulated again.
-bool take_checked(chain_solution& best, chain_solution&& found);
 
 /// The same for a graph whose forward line is a chain of operations (`operation_chain`), with 16 steps for each stage;
 /// nothing for others. `by` names the schedule.

@@ -53,31 +53,6 @@ class effort {
 
 }  // namespace cheap_start
 
-REMAT_INLINE std::optional<std::uint32_t> most_slots(const chain_problem& p) {
-  const chain& c = p.stages();
-  const std::size_t n = c.length();
-  const chain_stage& last = c.stage(n);
-  const std::int64_t turn = last.saved_bytes + std::max({last.forward_overhead_bytes, last.output_bytes,
-                                                         c.activation_bytes(n - 1) + last.backward_overhead_bytes});
-  const std::int64_t room = p.budget() - c.input_bytes() - turn;
-  if (room < 0) return {};
-  std::vector<std::int64_t> kept;
-  for (std::size_t i = 1; i < n; ++i) kept.push_back(c.activation_bytes(i));
-  return cheap_start::count_fitting(std::move(kept), room);
-}
-
-REMAT_INLINE slot_range estimate_slots(const problem& p, const operation_chain& chain) {
-  const flat_graph& g = p.graph();
-  const std::uint32_t n = chain.length();
-  std::vector<std::int64_t> kept;
-  for (std::uint32_t s = 1; s < n; ++s) kept.push_back(chain.crossing_bytes(s));
-  std::int64_t turn = 0;
-  for (const std::span<const std::uint32_t> run : {chain.forward(n), chain.backward(n)})
-    for (const std::uint32_t o : run) turn = std::max(turn, working_set_bytes(g, o));
-  turn -= std::min(turn, chain.crossing_bytes(n - 1));  // the input of the last stage may be kept
-  return {cheap_start::count_fitting(kept, p.budget() - turn), cheap_start::count_fitting(kept, p.budget())};
-}
-
 REMAT_INLINE bool has_equal_stages(const chain& c) {
   return std::all_of(c.stages().begin(), c.stages().end(), [&](const chain_stage& s) { return s == c.stage(1); });
 }
@@ -94,9 +69,34 @@ REMAT_INLINE std::optional<std::uint32_t> slots_of_equal_stages(const chain_prob
   return {};
 }
 
+REMAT_INLINE std::optional<std::uint32_t> most_slots(const chain_problem& p) {
+  const chain& c = p.stages();
+  const std::size_t n = c.length();
+  const chain_stage& last = c.stage(n);
+  const std::int64_t turn = last.saved_bytes + std::max({last.forward_overhead_bytes, last.output_bytes,
+                                                         c.activation_bytes(n - 1) + last.backward_overhead_bytes});
+  const std::int64_t room = p.budget() - c.input_bytes() - turn;
+  if (room < 0) return {};
+  std::vector<std::int64_t> kept;
+  for (std::size_t i = 1; i < n; ++i) kept.push_back(c.activation_bytes(i));
+  const std::uint32_t most = cheap_start::count_fitting(std::move(kept), room);
+  return has_equal_stages(c) ? slots_of_equal_stages(p, most) : most;
+}
+
+REMAT_INLINE slot_range estimate_slots(const problem& p, const operation_chain& chain) {
+  const flat_graph& g = p.graph();
+  const std::uint32_t n = chain.length();
+  std::vector<std::int64_t> kept;
+  for (std::uint32_t s = 1; s < n; ++s) kept.push_back(chain.crossing_bytes(s));
+  std::int64_t turn = 0;
+  for (const std::span<const std::uint32_t> run : {chain.forward(n), chain.backward(n)})
+    for (const std::uint32_t o : run) turn = std::max(turn, working_set_bytes(g, o));
+  turn -= std::min(turn, chain.crossing_bytes(n - 1));  // the input of the last stage may be kept
+  return {cheap_start::count_fitting(kept, p.budget() - turn), cheap_start::count_fitting(kept, p.budget())};
+}
+
 REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best) {
-  std::optional<std::uint32_t> most = most_slots(p);
-  if (most && has_equal_stages(p.stages())) most = slots_of_equal_stages(p, *most);
+  const std::optional<std::uint32_t> most = most_slots(p);
   if (!most) return false;
   const auto length = static_cast<std::uint32_t>(p.stages().length());
   cheap_start::effort effort(length, 64);
@@ -107,21 +107,7 @@ REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best)
     found = std::move(one);
     return true;
   });
-  return take_checked(best, std::move(found));
-}
-
-REMAT_INLINE bool take_checked(chain_solution& best, chain_solution&& found) {
-  if (!found.plan) return false;
-  if (best.plan && (found.time > best.time || (found.time == best.time && found.peak_bytes >= best.peak_bytes)))
-    return false;
-  best.plan = std::move(found.plan);
-  found.plan.reset();
-  best.peak_bytes = found.peak_bytes;
-  best.time = found.time;
-  best.statistics.computes = found.statistics.computes;
-  best.statistics.recomputes = found.statistics.recomputes;
-  best.status = found.status;
-  return true;
+  return keep_if_better(best, std::move(found));
 }
 
 REMAT_INLINE bool take_closed_form(const problem& p, solution& best, std::string_view by) {

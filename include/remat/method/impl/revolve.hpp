@@ -87,8 +87,7 @@ REMAT_INLINE chain_solution revolve_solver::operator()(const chain_problem& p, c
     stop_reason stopped = stop_reason::none;
     const auto length = static_cast<std::uint32_t>(p.stages().length());
     if (!accept(p, best, store_all_steps(p.stages())) && largest_working_set(p) <= p.budget()) {
-      std::optional<std::uint32_t> most = detail::most_slots(p);
-      if (most && detail::has_equal_stages(p.stages())) most = detail::slots_of_equal_stages(p, *most);
+      const std::optional<std::uint32_t> most = detail::most_slots(p);
       for (std::uint32_t slots = most ? *most + 1 : 0; slots-- > 0;) {
         stopped = clock.poll();
         if (stopped != stop_reason::none) break;

@@ -201,13 +201,25 @@ REMAT_INLINE bool accept(const chain_problem& p, chain_solution& best, std::vect
   const chain_report report = simulate(p, plan);
   if (!report.legal) throw internal_error("a solver made an invalid schedule of a chain: " + report.message);
   if (report.peak_bytes > p.budget()) return false;
-  if (best.plan && (report.time > best.time || (report.time == best.time && report.peak_bytes >= best.peak_bytes)))
+  chain_solution found;
+  found.peak_bytes = report.peak_bytes;
+  found.time = report.time;
+  found.statistics.computes = plan.size();
+  found.statistics.recomputes = report.forwards - p.stages().length();
+  found.plan = std::move(plan);
+  return keep_if_better(best, std::move(found));
+}
+
+REMAT_INLINE bool keep_if_better(chain_solution& best, chain_solution&& found) {
+  if (!found.plan) return false;
+  if (best.plan && (found.time > best.time || (found.time == best.time && found.peak_bytes >= best.peak_bytes)))
     return false;
-  best.peak_bytes = report.peak_bytes;
-  best.time = report.time;
-  best.statistics.computes = plan.size();
-  best.statistics.recomputes = report.forwards - p.stages().length();
-  best.plan = std::move(plan);
+  best.plan = std::move(found.plan);
+  found.plan.reset();
+  best.peak_bytes = found.peak_bytes;
+  best.time = found.time;
+  best.statistics.computes = found.statistics.computes;
+  best.statistics.recomputes = found.statistics.recomputes;
   best.status = solve_status::feasible;
   return true;
 }

@@ -71,7 +71,7 @@ class chain_search {
   }
   void offer_start() {
     start();
-    if (take_checked(best_, std::move(*start_))) form_ = closed_form;  // its time stays known
+    if (keep_if_better(best_, std::move(*start_))) form_ = closed_form;  // its time stays known
   }
 
   void search() {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <istream>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "remat/core/error.hpp"
 
@@ -21,6 +24,26 @@ namespace REMAT_NAMESPACE::detail {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw bad_file(name, "", "cannot be opened for reading");
   return in;
+}
+
+/// Reads a text in blocks, to its end, or until `ends(block)` is true: that block is the last one. Throws `bad_file` if
+/// it cannot be read; `file` is its name.
+template <class Ends>
+[[nodiscard]] std::string read_text(std::istream& in, const std::string& file, Ends&& ends) {
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16U);
+  while (in.good()) {
+    in.read(block.data(), static_cast<std::streamsize>(block.size()));
+    const std::string_view got(block.data(), static_cast<std::size_t>(in.gcount()));
+    text += got;
+    if (ends(got)) break;
+  }
+  if (in.bad()) throw bad_file(file, "", "cannot be read to its end");
+  return text;
+}
+/// \overload
+[[nodiscard]] inline std::string read_text(std::istream& in, const std::string& file) {
+  return read_text(in, file, [](std::string_view) { return false; });
 }
 
 /// Writes a file, over the old content. Throws `bad_file` for a directory, and for a file that cannot be written.

@@ -328,7 +328,6 @@ class lowering {
         break;
     }
     o.inputs = operand_arrays(i);
-    const std::vector<std::uint32_t> read = o.inputs;
     switch (what) {
       case effect::loop:
         add_loop(list, o, number);
@@ -351,7 +350,7 @@ class lowering {
     constexpr double most_work = 1e30;
     if (!(o.done.flops <= most_work && o.done.traffic <= most_work))
       fail(i, "does more than 1e30 flops, or moves more bytes; expected less");
-    keep_possible(o, read);
+    keep_possible(o);
     std::sort(o.inputs.begin(), o.inputs.end());
     o.inputs.erase(std::unique(o.inputs.begin(), o.inputs.end()), o.inputs.end());
     for (const std::uint32_t a : o.inputs) list.arrays[a].is_read = true;
@@ -359,8 +358,9 @@ class lowering {
   }
 
   /// Drops the pairs of an operand that the operation reads a second time: it cannot write over that.
-  static void keep_possible(operation& o, std::vector<std::uint32_t> read) {
+  static void keep_possible(operation& o) {
     if (o.in_place.empty()) return;
+    std::vector<std::uint32_t> read = o.inputs;
     std::sort(read.begin(), read.end());
     const auto is_twice = [&](const auto& pair) {
       const auto [first, last] = std::equal_range(read.begin(), read.end(), pair.first);
@@ -967,15 +967,8 @@ REMAT_INLINE hlo_module parse_hlo(std::string_view text, const std::string& file
 
 REMAT_INLINE hlo_module read_hlo(const std::filesystem::path& path) {
   std::ifstream in = detail::open_to_read(path);
-  std::string text;
-  std::vector<char> block(std::size_t{1} << 16U);
-  while (in.good()) {
-    in.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block.data(), static_cast<std::size_t>(in.gcount()));
-  }
   const std::string file = printable(path.string(), 4096);
-  if (in.bad()) throw bad_file(file, "", "cannot be read to its end");
-  return parse_hlo(text, file);
+  return parse_hlo(detail::read_text(in, file), file);
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -151,15 +150,9 @@ REMAT_INLINE json_document json_document::read(const std::filesystem::path& path
 }
 
 REMAT_INLINE json_document json_document::read(std::istream& in, std::string file) {
-  std::string text;
-  std::vector<char> block(std::size_t{1} << 16U);
-  while (in.good()) {
-    in.read(block.data(), static_cast<std::streamsize>(block.size()));
-    const auto got = static_cast<std::size_t>(in.gcount());
-    text.append(block.data(), got);
-    if (std::memchr(block.data(), 0, got)) break;  // not JSON; the rest, perhaps without end, is not read
-  }
-  if (in.bad()) throw bad_file(std::move(file), "", "cannot be read to its end");
+  // A text with a zero is not JSON; the rest, perhaps without end, is not read.
+  const std::string text =
+      detail::read_text(in, file, [](std::string_view block) { return block.find('\0') != std::string_view::npos; });
   return json_document(text, std::move(file));
 }
 

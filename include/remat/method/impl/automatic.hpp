@@ -476,8 +476,11 @@ class link_solve {
     solution& best = pool_.answer();
     solve_by_own_method(p_, best, automatic_solver::name, control, improvement{}, {.may_copy = true},
                         [&](run_clock& clock, solution&) { return turns_.run_in_turn(clock); });
-    best.statistics.own.set("parts", std::move(parts_));
-    tell_failures(failures_, best);
+    const auto tell = [&] {
+      best.statistics.own.set("parts", std::move(parts_));
+      tell_failures(failures_, best);
+    };
+    if (!within_memory(tell)) best.out_of_memory = true;  // the schedule stays
     return std::move(best);
   }
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "support/least_advances.hpp"
+
 namespace {
 
 using remat::adjoint_action;
@@ -51,19 +53,8 @@ adjoint_report run_online(std::uint64_t steps, std::uint32_t slots) {
   return checker.report();
 }
 
-/// The least advances for l steps with c slots beside that of the first state, by the plain recurrence: [c][l].
-std::vector<std::vector<std::uint64_t>> least_advances(std::size_t most_l, std::size_t most_c) {
-  std::vector<std::vector<std::uint64_t>> t(most_c + 1, std::vector<std::uint64_t>(most_l + 1, 0));
-  for (std::size_t c = 0; c <= most_c; ++c)
-    for (std::size_t l = 2; l <= most_l; ++l) {
-      t[c][l] = l * (l - 1) / 2;
-      for (std::size_t j = 1; c > 0 && j < l; ++j) t[c][l] = std::min(t[c][l], j + t[c - 1][l - j] + t[c][j]);
-    }
-  return t;
-}
-
 TEST_CASE("one tier: every sequence is legal and as good as the recurrence") {
-  const auto t = least_advances(70, 12);
+  const auto t = remat::test::least_advances(70, 12);
   for (std::uint32_t slots = 1; slots <= 13; ++slots)
     for (std::uint64_t steps = 1; steps <= 70; ++steps) {
       CAPTURE(steps);

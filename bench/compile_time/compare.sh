@@ -37,16 +37,25 @@ seconds() {
 }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else printf "unknown" }'; }
 
-for umbrella in remat solvers execute; do
-  echo "#include \"remat/$umbrella.hpp\"" >"$scratch/$umbrella.cpp"
-  compile -M "$scratch/$umbrella.cpp" >"$scratch/needed" || fail "$compiler does not find the headers of $umbrella.hpp"
+# beside_standard HEADER FLAG…: compiles the standard headers that the headers of HEADER include, and then HEADER, written to
+# $scratch/HEADER.cpp; `standard` and `taken` become their processor times.
+beside_standard() {
+  local header=$1
+  shift
+  echo "#include \"remat/$header.hpp\"" >"$scratch/$header.cpp"
+  compile -M "$scratch/$header.cpp" >"$scratch/needed" || fail "$compiler does not find the headers of $header.hpp"
   tr ' \\' '\n\n' <"$scratch/needed" | grep "^$root/include/" >"$scratch/headers" || fail "$compiler -M lists no header of remat"
   # Without the name that stops a compiler which the library refuses.
   xargs grep -h '^#include <' <"$scratch/headers" | grep -v 'does-not-exist' | sort -u >"$scratch/standard.cpp"
-  seconds "$scratch/standard.cpp" -fsyntax-only
+  seconds "$scratch/standard.cpp" "$@"
   standard=$taken
+  seconds "$scratch/$header.cpp" "$@"
+}
+
+for umbrella in remat solvers execute; do
+  beside_standard "$umbrella" -fsyntax-only
   for form in '' -DREMAT_SEPARATE_COMPILATION; do
-    seconds "$scratch/$umbrella.cpp" -fsyntax-only $form
+    [ -z "$form" ] || seconds "$scratch/$umbrella.cpp" -fsyntax-only "$form"
     echo "$umbrella.hpp ${form:-header-only}: $taken s, its standard headers $standard s, ratio $(ratio "$taken" "$standard")"
   done
 done
@@ -85,19 +94,13 @@ PROGRAM
     if awk -v a="$times" -v b="$most" 'BEGIN { exit !(a > b) }'; then too_slow+=" $solver${form:+ (compiled form)}"; fi
   done
 done
+
 for leaf in adjoint arena order; do
-  echo "#include \"remat/$leaf.hpp\"" >"$scratch/$leaf.cpp"
-  compile -M "$scratch/$leaf.cpp" >"$scratch/needed" || fail "$compiler does not find the headers of $leaf.hpp"
-  tr ' \\' '\n\n' <"$scratch/needed" | grep "^$root/include/" >"$scratch/headers" || fail "$compiler -M lists no header of remat"
-  xargs grep -h '^#include <' <"$scratch/headers" | grep -v 'does-not-exist' | sort -u >"$scratch/standard.cpp"
-  seconds "$scratch/standard.cpp" -O2 -c -o "$scratch/out.o"
-  standard=$taken
-  seconds "$scratch/$leaf.cpp" -O2 -c -o "$scratch/out.o"
+  beside_standard "$leaf" -O2 -c -o "$scratch/out.o"
   alone=$taken
   seconds "$root/examples/$leaf.cpp" -O2 -c -o "$scratch/out.o"
   echo "$leaf.hpp: $alone s, its standard headers $standard s, ratio $(ratio "$alone" "$standard"); with a call $taken s"
 done
-
 if [ -n "$check" ] && [ -n "$too_slow" ]; then
   fail "too slow to compile:$too_slow"
 fi

@@ -17,6 +17,7 @@
 #include "support/answer.hpp"
 #include "support/csv.hpp"
 #include "support/exhaustive.hpp"
+#include "support/least_advances.hpp"
 #include "support/random_chain.hpp"
 #include "support/random_graph.hpp"
 
@@ -30,19 +31,8 @@ using remat::solve_status;
 
 static_assert(remat::solver_for<remat::revolve_solver, problem>);
 
-/// The least forward steps by the plain recurrence, for all l and c.
-std::vector<std::vector<std::uint64_t>> least_advances(std::size_t most_l, std::size_t most_c) {
-  std::vector<std::vector<std::uint64_t>> t(most_c + 1, std::vector<std::uint64_t>(most_l + 1, 0));
-  for (std::size_t c = 0; c <= most_c; ++c)
-    for (std::size_t l = 2; l <= most_l; ++l) {
-      t[c][l] = l * (l - 1) / 2;
-      for (std::size_t j = 1; c > 0 && j < l; ++j) t[c][l] = std::min(t[c][l], j + t[c - 1][l - j] + t[c][j]);
-    }
-  return t;
-}
-
 TEST_CASE("the binomial formula is the recurrence's optimum, and its splits are optimal") {
-  const auto t = least_advances(60, 15);
+  const auto t = remat::test::least_advances(60, 15);
   for (std::uint64_t c = 0; c <= 15; ++c)
     for (std::uint64_t l = 1; l <= 60; ++l) {
       CAPTURE(c);

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import torch
-from nets import NETS, Chain, Images, classes, classify
+from nets import NETS, Chain, Images, TwoNoises, classes, classify
 from same import assert_same_model, train
 from tape import TapeMachine
 from torch import nn
@@ -541,19 +541,6 @@ def test_recurrent_layers_differ_by_rounding():
         step = plan(model, loss, (torch.randn(5, 3, 16),), 1.0)
     step(torch.randn(5, 3, 16)).backward()
     assert step.verification.gradients == 4
-
-
-class TwoNoises(nn.Module):
-    """Less memory has the second noise first."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(20_000))
-
-    def forward(self, x):
-        noise = torch.rand_like(x)
-        number = torch.rand(4 * len(x)).exp().mean()
-        return ((self.scale * x * number).tanh() * noise).sum()
 
 
 @pytest.mark.parametrize("wrong", [False, True])

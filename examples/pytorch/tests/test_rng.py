@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from nets import Chain, classes, classify
+from nets import Chain, TwoNoises, classes, classify
 from torch import nn
 
 import remat_torch_plan
@@ -137,19 +137,6 @@ def test_the_backward_pass_draws_nothing():
     before = torch.get_rng_state()
     loss.backward()
     assert torch.equal(torch.get_rng_state(), before)
-
-
-class TwoNoises(nn.Module):
-    """Noise that stays until the loss, and then more noise of which one number stays: less memory has the second one first."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(20_000))
-
-    def forward(self, x):
-        noise = torch.rand_like(x)
-        number = torch.rand(4 * len(x)).exp().mean()
-        return ((self.scale * x * number).tanh() * noise).sum()
 
 
 def test_draws_are_in_the_order_of_eager():

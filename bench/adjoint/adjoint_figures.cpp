@@ -8,6 +8,7 @@
 #include <ctime>
 #include <vector>
 
+#include "command_line.hpp"
 #include "remat/adjoint.hpp"
 
 namespace {
@@ -55,16 +56,21 @@ void unknown(std::uint32_t slots) {
   std::printf("%u,%.3f,%.3f,%.3f\n", slots, largest, sum / static_cast<double>(lengths), proven);
 }
 
-}  // namespace
-
-int main(int argc, char**) {
-  if (argc > 1) {
-    std::puts("adjoint_figures: actions of remat/adjoint.hpp, and how far an unknown end is from a known one, as CSV");
-    return 0;
-  }
+int run(int argc, char** argv) {
+  bench::command_line app("adjoint_figures",
+                          "Actions of remat/adjoint.hpp and nanoseconds for each, on marches of 1,000 to 1,000,000 "
+                          "steps, and how far a march of unknown length is from one of known length, as CSV.");
+  if (!app.read(argc, argv)) return 0;
   std::puts("steps,slots,advances,actions,nanoseconds");
   for (const std::uint64_t steps : {1'000U, 10'000U, 100'000U, 1'000'000U})
     for (const std::uint32_t slots : {5U, 10U, 20U, 40U, 80U}) known(steps, slots);
   std::puts("slots,largest ratio,mean ratio,proven ratio");
   for (const std::uint32_t slots : {5U, 10U, 20U, 40U, 80U}) unknown(slots);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return shared::run_program("adjoint_figures", [&] { return run(argc, argv); });
 }

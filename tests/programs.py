@@ -26,6 +26,7 @@ CALLERS = {
     ".ci/build-remat-plan": "plan",
     ".ci/install-packages": "plan",
     "examples/pytorch/": "pytorch",
+    "examples/python/": "pytorch",
     "examples/sweep/": "pytorch",
     ".ci/": "ci",
     "bench/": "ci",

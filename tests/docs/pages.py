@@ -42,6 +42,7 @@ LARGE = 50_000  # bytes of a graph; larger ones that no page names are left out 
 # A reason that begins with "all: " says that --all runs it.
 BUILDS = "all: it builds"
 MEASURES = "measures for minutes or hours"
+PYTHON = "needs nanobind; bash examples/python/run.sh test runs the package's tests"
 TORCH = "needs PyTorch; bash examples/pytorch/run.sh test runs the package's tests"
 CUDA = "needs the CUDA Toolkit; tests/**/*_test.cu compile such calls"
 BY_HAND = [
@@ -104,6 +105,8 @@ BY_HAND = [
     ("docs/pytorch.md", "shell", "../../build/release/examples/remat-plan graph.json", "plans what PyTorch wrote"),
     ("docs/pytorch.md", "output", "rank 2 has another graph", TORCH),
     ("docs/pytorch.md", "Python", "", TORCH),
+    ("docs/python.md", "shell", "pip install", PYTHON),
+    ("docs/python.md", "Python", "", PYTHON),
     ("README.md", "Python", "step = remat_torch_plan.plan", TORCH),
     ("examples/sweep/README.md", "shell", "bash examples/sweep/run.sh", "needs Dask and a network; the test examples.sweep_dask"),
     ("examples/sweep/README.md", "shell", "python examples/sweep/remat_sweep.py", "needs Dask and a cluster"),

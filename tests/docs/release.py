@@ -31,6 +31,7 @@ for path, pattern in {
     "docs/CHANGELOG.md": r"^## (\d\S*)",
     "docs/CITATION.cff": r"^version: (\S+)$",
     "docs/packaging/vcpkg/remat/vcpkg.json": r'^  "version": "(.*)",$',
+    "examples/python/pyproject.toml": r'^version = "(.*)"$',
     "examples/pytorch/pyproject.toml": r'^version = "(.*)"$',
     "examples/pytorch/remat_torch_plan/planner.py": r'^VERSION = "(.*)"  #',
 }.items():

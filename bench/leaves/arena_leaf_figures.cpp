@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Hard instances of static memory allocation by `remat/arena.hpp`, as CSV: whether each file of intervals
-// NAME.CAPACITY.csv in a folder fits its capacity, and the smallest arena within limits of time.
+// Hard instances of static memory allocation by `remat/arena.hpp`, as CSV or, with --table, as a table in Markdown:
+// whether a file of intervals NAME.CAPACITY.csv fits its capacity, and the smallest arena within limits of time.
 //
-//   arena_leaf_figures FOLDER [--ms 10,100,1000] [--alignment N] [--fit-ms MS]
+//   arena_leaf_figures FILE … [--ms 10,100,1000] [--alignment N] [--fit-ms MS] [--seed S] [--table]
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "command_line.hpp"
 #include "remat/arena.hpp"
 #include "remat/io/text.hpp"
+#include "remat/render/table.hpp"
 
 namespace {
 
@@ -25,22 +26,40 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+/// A number of percent or of seconds, with two digits that count.
+std::string short_number(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", x < 0.001 ? 4 : x < 0.01 ? 3 : x < 10 ? 2 : 0, x);
+  return x == 0 ? "0" : text;
+}
+
 int run(int argc, char** argv) {
-  std::filesystem::path folder;
+  std::vector<std::filesystem::path> files;
   std::vector<double> limits{10, 100, 1000};
   std::int64_t alignment = 1, fit_ms = 60'000;
-  bench::command_line app("arena_leaf_figures",
-                          "Arenas by remat/arena.hpp for intervals of yours (docs/formats.md), NAME.CAPACITY.csv.");
-  app.folder("folder", folder, "The folder")->required();
+  std::uint64_t seed = 0;
+  bool is_table = false;
+  bench::command_line app(
+      "arena_leaf_figures",
+      "Arenas by remat/arena.hpp for intervals of yours (docs/formats.md), such as NAME.CAPACITY.csv.");
+  app.files(files, "The intervals")->required();
   app.list("--ms", limits, "Limits of time of the smallest arena, milliseconds", "MS,…");
   app.number<std::int64_t>("--alignment", alignment, "Of each buffer, bytes", 1);
   app.number<std::int64_t>("--fit-ms", fit_ms, "The limit of the question about the capacity; 0: it is not asked", 0);
+  app.number<std::uint64_t>("--seed", seed, "Of the searches");
+  app.add_flag("--table", is_table, "A table in Markdown: % over the load, and seconds; * is proven the smallest");
   if (!app.read(argc, argv)) return 0;
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().extension() == ".csv") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  std::printf("instance,buffers,ms,bytes,load,ratio,answer,seconds,second_call_heap_bytes\n");
+  if (is_table) {
+    std::string head = "| Instance | Buffers | Fits, s |", line = "|---|--:|--:|";
+    for (const double ms : limits) {
+      head += " " + format_number(ms) + " ms |";
+      line += "--:|";
+    }
+    std::printf("%s\n%s\n", head.c_str(), line.c_str());
+  } else {
+    std::printf("instance,buffers,ms,bytes,load,ratio,answer,seconds,heap_bytes\n");
+  }
+  std::size_t calls = 0, from_heap = 0, heap_bytes = 0;
   arena_planner planner;
   for (const std::filesystem::path& file : files) {
     std::ifstream in(file, std::ios::binary);
@@ -48,25 +67,43 @@ int run(int argc, char** argv) {
     std::vector<arena_buffer> buffers;
     for (const interval& x : parse_intervals(text, file.string()).intervals)
       buffers.push_back({x.lower, x.upper, x.size, alignment});
-    const std::string name = file.stem().stem().string(), capacity = file.stem().extension().string();
+    const std::string capacity = file.stem().extension().string();
+    const bool has_capacity = capacity.size() > 1 && std::all_of(capacity.begin() + 1, capacity.end(),
+                                                                 [](char c) { return c >= '0' && c <= '9'; });
+    const std::string name = has_capacity ? file.stem().stem().string() : file.stem().string();
     const char* const words[] = {"optimal", "feasible", "impossible", "unknown", "bad_input", "out_of_memory"};
     const auto solve = [&](const arena_options& options, const std::string& limit) {
       const auto begin = std::chrono::steady_clock::now();
       const arena_plan plan = planner.plan(buffers, options);
       const double seconds = seconds_since(begin);
-      std::printf("%s,%zu,%s,%lld,%lld,%.5f,%s,%.5f,%zu\n", name.c_str(), buffers.size(), limit.c_str(),
-                  static_cast<long long>(plan.bytes), static_cast<long long>(plan.load),
-                  plan.load == 0 ? 1 : static_cast<double>(plan.bytes) / static_cast<double>(plan.load),
-                  words[static_cast<int>(plan.status)], seconds, plan.heap_bytes);
+      const double ratio = plan.load == 0 ? 1 : static_cast<double>(plan.bytes) / static_cast<double>(plan.load);
+      ++calls;
+      from_heap += plan.heap_bytes != 0 ? 1 : 0;
+      heap_bytes += plan.heap_bytes;
+      if (!is_table)
+        std::printf("%s,%zu,%s,%lld,%lld,%.5f,%s,%.5f,%zu\n", name.c_str(), buffers.size(), limit.c_str(),
+                    static_cast<long long>(plan.bytes), static_cast<long long>(plan.load), ratio,
+                    words[static_cast<int>(plan.status)], seconds, plan.heap_bytes);
+      else if (limit == "fit")
+        std::printf(" %s |", plan.ok() ? short_number(seconds).c_str() : words[static_cast<int>(plan.status)]);
+      else
+        std::printf(" %s %% (%s s%s) |", short_number(100 * (ratio - 1)).c_str(), short_number(seconds).c_str(),
+                    plan.status == arena_status::optimal ? "*" : "");
       std::fflush(stdout);
     };
-    if (capacity.size() > 1 && fit_ms > 0) {
+    if (is_table) std::printf("| `%s` | %zu |", name.c_str(), buffers.size());
+    if (has_capacity && fit_ms > 0) {
       const std::vector<arena_bank> bank{{.capacity = std::stoll(capacity.substr(1))}};
-      solve({.banks = bank, .milliseconds = fit_ms, .any_plan = true}, "fit");
+      solve({.banks = bank, .milliseconds = fit_ms, .seed = seed, .any_plan = true}, "fit");
+    } else if (is_table) {
+      std::printf(" |");
     }
     for (const double ms : limits)
-      solve({.milliseconds = static_cast<std::int64_t>(ms)}, std::to_string(static_cast<std::int64_t>(ms)));
+      solve({.milliseconds = static_cast<std::int64_t>(ms), .seed = seed}, format_number(ms));
+    if (is_table) std::printf("\n");
   }
+  std::fprintf(stderr, "%zu calls of one planner: %zu took memory from the heap, %zu bytes together\n", calls,
+               from_heap, heap_bytes);
   return 0;
 }
 

@@ -55,7 +55,7 @@ class component_search {
     for (std::uint64_t sweep = 0; !is_done(); ++sweep) {
       fit_stepwise();
       const std::uint64_t doubled = std::min<std::uint64_t>(sweep, 20);
-      if (goal_.work == packing_goal::no_work_limit) pack_again(packings << doubled);
+      if (goal_.work == packing_goal::no_work_limit) pack_again(doubled);
       if (is_done()) return;
       const std::uint64_t work = (sweep == 0 ? std::uint64_t{4'000'000} : std::uint64_t{16'000'000}) << doubled / 2;
       if (is_far() && goal_.near_bound > c_.load && c_.rules.empty()) {  // far above the bound, packing anew helps most
@@ -69,7 +69,7 @@ class component_search {
 
  private:
   static constexpr std::uint32_t small = 16;         // blocks: a depth-first search takes no time
-  static constexpr std::uint64_t packings = 64;      // packings on a skyline in the first sweep; they double
+  static constexpr std::uint64_t packings = 64;      // packings on a skyline in the first sweep, at least; they double
   static constexpr std::uint32_t max_fitted = 2048;  // blocks: a depth-first search of more hardly ends
   static constexpr std::uint64_t first_fit_work = 20'000'000;
 
@@ -123,26 +123,45 @@ class component_search {
   }
 
   /// Packs on a skyline again and again, by length^p × size × a random factor: quick if there are many blocks, for
-  /// which a move of the local search takes long.
-  void pack_again(std::uint64_t times) {
+  /// which a move of the local search takes long. A block that ends above the bound ranks higher from then on; and in
+  /// every second packing those of a section whose load is near the largest come first.
+  void pack_again(std::uint64_t doubled) {
+    std::uint64_t covered = 0;
+    for (std::uint32_t i = 0; i < c_.blocks(); ++i) covered += c_.length(i);
+    const std::uint64_t times = std::max<std::uint64_t>(packings, covered / c_.blocks()) << doubled;
     skyline_packer pack(c_);
     random_source random(all_.seed + times);
-    const std::uint64_t n = c_.blocks();
+    const std::uint32_t n = c_.blocks();
+    row<std::int64_t> load(c_.sections + 1, 0, c_.allocator());
+    for (std::uint32_t i = 0; i < n; ++i) {
+      load[c_.first[i]] += c_.size[i];
+      load[c_.last[i] + 1] -= c_.size[i];
+    }
+    for (std::uint32_t s = 0; s < c_.sections; ++s) load[s + 1] += load[s];
+    row<double> weight(n, 1, c_.allocator());
+    row<std::uint32_t> full(c_.sections + 1, 0, c_.allocator()), rank(n, 0, c_.allocator());
+    row<std::pair<double, std::uint32_t>> keys(c_.allocator());
     for (std::uint64_t k = 0; k < times && !is_done(); ++k) {
-      const double noise = 0.25 * static_cast<double>(k / 4 % 4);
-      row<std::pair<double, std::uint32_t>> keys(c_.allocator());
-      keys.reserve(n);
+      const double noise = 0.25 * static_cast<double>(k / 8 % 4), u = random.uniform();
+      const double near = k % 2 == 0 ? 2 : 1 - 0.2 * u * u;
+      keys.clear();
+      for (std::uint32_t s = 0; s < c_.sections; ++s)
+        full[s + 1] = full[s] + (static_cast<double>(load[s]) >= near * static_cast<double>(c_.load) ? 1 : 0);
       for (std::uint32_t i = 0; i < n; ++i) {
         const double length = c_.length(i),
                      powers[] = {length, std::sqrt(length), length * length, length * length * length};
-        keys.emplace_back(powers[k % 4] * static_cast<double>(c_.size[i]) * (1 + noise * random.uniform()), i);
+        const double first = full[c_.last[i] + 1] != full[c_.first[i]] ? 1e6 : 1;
+        keys.emplace_back(
+            powers[k / 2 % 4] * static_cast<double>(c_.size[i]) * first * weight[i] * (1 + noise * random.uniform()),
+            i);
       }
       std::sort(keys.begin(), keys.end());
-      row<std::uint32_t> rank(n, 0, c_.allocator());
       for (std::uint32_t r = 0; r < n; ++r) rank[keys[r].second] = r + 1;
       row<std::int64_t> offset = pack(rank);
+      for (std::uint32_t i = 0; i < n; ++i)
+        if (offset[i] + c_.size[i] > goal_.least) weight[i] *= 1.5;
       c_.keep_if_lower(offset);
-      clock_.work(64 * n);
+      clock_.work(64 * std::uint64_t{n});
     }
   }
 
@@ -208,6 +227,65 @@ template <class Components>
   return std::any_of(components.begin(), components.end(), [&](const auto& c) { return c.bound > capacity; });
 }
 
+/// The blocks that find a place below `height` wherever the others lie: if all blocks that a block meets were packed
+/// with gaps below each of them that are just too small for it, it would still fit above them. O(n) time.
+template <class Allocator>
+[[nodiscard]] row_of<std::uint8_t, Allocator> easy_blocks(const basic_packing_component<Allocator>& c,
+                                                          std::int64_t height) {
+  struct total {
+    std::int64_t blocks, size;
+  };
+  row_of<total, Allocator> begun(c.sections + 1, total{0, 0}, c.allocator()), ended = begun;  // before each section
+  const auto add = [&](total& t, std::uint32_t i) { t = {t.blocks + 1, t.size + c.size[i]}; };
+  for (std::uint32_t i = 0; i < c.blocks(); ++i) {
+    add(begun[c.first[i] + 1], i);
+    add(ended[c.last[i] + 1], i);
+  }
+  for (auto* const sums : {&begun, &ended})
+    for (std::uint32_t s = 0; s < c.sections; ++s)
+      (*sums)[s + 1] = {(*sums)[s].blocks + (*sums)[s + 1].blocks, (*sums)[s].size + (*sums)[s + 1].size};
+  row_of<std::uint8_t, Allocator> out(c.blocks(), 0, c.allocator());
+  for (std::uint32_t i = 0; i < c.blocks(); ++i) {
+    const total &all = begun[c.last[i] + 1], &before = ended[c.first[i]];
+    const std::int64_t met = all.blocks - before.blocks - 1, free = height - (all.size - before.size - c.size[i]);
+    out[i] = free >= c.size[i] && (c.size[i] == 1 || (free - c.size[i]) / (c.size[i] - 1) >= met) ? 1 : 0;
+  }
+  return out;
+}
+
+template <class Components, class Clock>
+void pack_components(Components& components, Clock& clock, shared_search& all);
+
+/// Improves a component. If most of its blocks fit anyway, the search packs the others alone, and these fill the gaps.
+template <class Allocator, class Clock>
+void improve(basic_packing_component<Allocator>& c, Clock& clock, shared_search& all) {
+  constexpr std::uint32_t few = 512;  // blocks
+  if (c.blocks() > few && c.rules.empty()) {
+    const auto easy = easy_blocks(c, std::max(all.goal.least, c.load));
+    const auto hard = static_cast<std::uint32_t>(std::count(easy.begin(), easy.end(), 0));
+    clock.work(4 * std::uint64_t{c.blocks()});
+    if (hard < c.blocks() / 4 * 3) {
+      auto cores = some_blocks(c, [&](std::uint32_t i) { return easy[i] == 0; });
+      row_of<std::int64_t, Allocator> offset(c.allocator());
+      for (auto& x : cores) {
+        offset.clear();
+        for (const std::size_t i : x.id) offset.push_back(c.offset[i]);
+        x.keep_if_lower(offset);
+      }
+      pack_components(cores, clock, all);
+      offset.assign(c.blocks(), -1);
+      for (const auto& x : cores) {
+        c.bound = std::max(c.bound, x.bound);
+        for (std::uint32_t i = 0; i < x.blocks(); ++i) offset[x.id[i]] = x.offset[i];
+      }
+      fill_gaps(c, offset);
+      c.keep_if_lower(offset);
+      return;
+    }
+  }
+  component_search(c, clock, all).run();
+}
+
 /// Packs all components, and improves the highest one again and again until the goal is reached or the clock says to
 /// stop.
 template <class Components, class Clock>
@@ -218,7 +296,7 @@ void pack_components(Components& components, Clock& clock, shared_search& all) {
     auto& c = highest_component(components);
     if (c.height <= goal.least || c.is_optimal() || clock.should_stop()) break;
     if (c.height <= goal.near_bound && clock.work_done() - all.fitted >= goal.work) break;
-    component_search(c, clock, all).run();
+    improve(c, clock, all);
   }
 }
 

@@ -4,17 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <utility>
 
 #include "remat/memory/detail/component.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Packs a component by filling the lowest valley of its skyline first \cite sekiyama2018memory. The block of highest
-/// rank among those whose lifetime lies within the valley goes there; if no block fits, the valley is raised to its
-/// lower side.
+/// Packs a component by filling the valleys of its skyline \cite sekiyama2018memory. The block of highest rank among
+/// those whose lifetime lies within the valley goes there; if no block fits, the valley is raised to its lower side.
 ///
 /// Differs from the paper: a tree over the blocks finds the next block in place of a scan. O(n log n) time if few
 /// blocks reach across a valley's sides.
@@ -36,36 +33,36 @@ class skyline_packer {
   [[nodiscard]] row<std::int64_t> operator()(const row<std::uint32_t>& rank) {
     build(rank);
     row<std::int64_t> offset(c_.blocks(), 0, c_.allocator());
-    height_.assign(c_.sections, no_height);
+    height_.resize(c_.sections);
     from_.resize(c_.sections);
     to_.resize(c_.sections);
-    lowest_.clear();
+    constexpr std::int64_t wall = std::numeric_limits<std::int64_t>::max();
     set(0, c_.sections - 1, 0);
-    for (std::uint32_t left = c_.blocks(); left != 0;) {
-      const auto [height, from] = lowest_.front();
-      std::pop_heap(lowest_.begin(), lowest_.end(), std::greater<>());
-      lowest_.pop_back();
-      if (height_[from] != height) continue;  // outdated
-      const std::uint32_t to = to_[from], i = take(from, to);
+    for (std::uint32_t left = c_.blocks(), from = 0; left != 0;) {
+      const std::uint32_t to = to_[from];
+      const std::int64_t height = height_[from], left_side = from == 0 ? wall : height_[from_[from - 1]],
+                         right_side = to + 1 == c_.sections ? wall : height_[to + 1];
+      // Down to a valley. The lowest one need not come first: what goes into a valley depends on nothing outside it.
+      if (std::min(left_side, right_side) < height) {
+        from = left_side < height ? from_[from - 1] : to + 1;
+        continue;
+      }
+      const std::uint32_t i = take(from, to);
       if (i == none) {
-        std::int64_t side = std::numeric_limits<std::int64_t>::max();
-        if (from != 0) side = height_[from_[from - 1]];
-        if (to + 1 != c_.sections) side = std::min(side, height_[to + 1]);
-        join(from, to, side);
+        from = join(from, to, std::min(left_side, right_side));
         continue;
       }
       offset[i] = c_.next_place(i, height);
       --left;
       if (from < c_.first[i]) set(from, c_.first[i] - 1, height);
       if (c_.last[i] < to) set(c_.last[i] + 1, to, height);
-      join(c_.first[i], c_.last[i], offset[i] + c_.size[i]);
+      from = join(c_.first[i], c_.last[i], offset[i] + c_.size[i]);
     }
     return offset;
   }
 
  private:
   static constexpr std::uint32_t none = 0xffffffff;
-  static constexpr std::int64_t no_height = -1;
 
   /// A node of the tree over the blocks in the order of their first sections.
   struct node {
@@ -78,21 +75,14 @@ class skyline_packer {
     height_[from] = height;
     to_[from] = to;
     from_[to] = from;
-    lowest_.emplace_back(height, from);
-    std::push_heap(lowest_.begin(), lowest_.end(), std::greater<>());
   }
 
-  /// Likewise, together with each neighbour of the same height.
-  void join(std::uint32_t from, std::uint32_t to, std::int64_t height) {
-    if (from != 0 && height_[from_[from - 1]] == height) {
-      height_[from] = no_height;
-      from = from_[from - 1];
-    }
-    if (to + 1 != c_.sections && height_[to + 1] == height) {
-      height_[to + 1] = no_height;
-      to = to_[to + 1];
-    }
+  /// Likewise, together with each neighbour of the same height. Returns where the stretch begins.
+  std::uint32_t join(std::uint32_t from, std::uint32_t to, std::int64_t height) {
+    if (from != 0 && height_[from_[from - 1]] == height) from = from_[from - 1];
+    if (to + 1 != c_.sections && height_[to + 1] == height) to = to_[to + 1];
     set(from, to, height);
+    return from;
   }
 
   /// Makes the tree of all blocks.
@@ -146,11 +136,15 @@ class skyline_packer {
   row<node> tree_{c_.allocator()};
   std::uint32_t best_ = 0;  // the highest rank that `search` has found
   // The skyline is divided into stretches: ranges of sections where it has one height.
-  row<std::int64_t> height_{c_.allocator()};  // section → the height of the stretch beginning there, or `no_height`
+  row<std::int64_t> height_{c_.allocator()};  // section → the height of the stretch that begins there
   row<std::uint32_t> to_{c_.allocator()};     // section → the last section of the stretch that begins there
   row<std::uint32_t> from_{c_.allocator()};   // section → the first section of the stretch that ends there
-  using low_stretch = std::pair<std::int64_t, std::uint32_t>;  // height, first section
-  row<low_stretch> lowest_{c_.allocator()};                    // a heap: the lowest first
+};
+
+/// A block that is placed, for the two packers below.
+struct placed_block {
+  std::int64_t from, to;
+  std::uint32_t first, last;
 };
 
 /// Packs a component block by block, in descending rank: each goes to the lowest offset where it overlaps no block
@@ -158,10 +152,6 @@ class skyline_packer {
 template <class Allocator>
 [[nodiscard]] row_of<std::int64_t, Allocator> first_fit(const basic_packing_component<Allocator>& c,
                                                         const row_of<std::uint32_t, Allocator>& rank) {
-  struct placed_block {
-    std::int64_t from, to;
-    std::uint32_t first, last;
-  };
   row_of<std::uint32_t, Allocator> order(c.blocks(), 0, c.allocator());
   for (std::uint32_t i = 0; i < c.blocks(); ++i) order[c.blocks() - rank[i]] = i;
   row_of<std::int64_t, Allocator> offset(c.blocks(), 0, c.allocator());
@@ -180,6 +170,39 @@ template <class Allocator>
     placed.insert(above, {at, at + c.size[i], c.first[i], c.last[i]});
   }
   return offset;
+}
+
+/// Places each block whose offset is negative at the lowest offset where it overlaps no block that is placed, in the
+/// order of their begins. O(n · blocks alive at one time) time. Precondition: the component has no rules.
+template <class Allocator>
+void fill_gaps(const basic_packing_component<Allocator>& c, row_of<std::int64_t, Allocator>& offset) {
+  row_of<placed_block, Allocator> alive(c.allocator()), later(c.allocator());  // ascending in `from`
+  const auto lower = [](const placed_block& a, const placed_block& b) { return a.from < b.from; };
+  const auto placed = [&](std::uint32_t i) {
+    return placed_block{offset[i], offset[i] + c.size[i], c.first[i], c.last[i]};
+  };
+  for (std::uint32_t i = 0, now = 0; i < c.blocks(); ++i) {
+    if (offset[i] < 0) {
+      if (now < c.first[i]) {
+        now = c.first[i];
+        alive.erase(std::remove_if(alive.begin(), alive.end(), [now](const placed_block& x) { return x.last < now; }),
+                    alive.end());
+      }
+      later.clear();
+      for (std::uint32_t j = i + 1; j < c.blocks() && c.first[j] <= c.last[i]; ++j)
+        if (offset[j] >= 0) later.push_back(placed(j));
+      std::sort(later.begin(), later.end(), lower);
+      std::int64_t at = 0;
+      for (auto a = alive.begin(), b = later.begin(); a != alive.end() || b != later.end();) {
+        const placed_block& x = a == alive.end() || (b != later.end() && lower(*b, *a)) ? *b++ : *a++;
+        if (x.from - at >= c.size[i]) break;
+        at = std::max(at, x.to);
+      }
+      offset[i] = at;
+    }
+    const placed_block x = placed(i);
+    alive.insert(std::upper_bound(alive.begin(), alive.end(), x, lower), x);
+  }
 }
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -278,18 +278,25 @@ class squeezer {
   row<std::int64_t> places_{memory_};                                      // offsets to try
 };
 
-/// The blocks of `c` with sizes in [least, above), divided into components of their own and packed on a skyline. The
-/// `id` of a block is its number in `c`.
-template <class Allocator>
-[[nodiscard]] row_of<basic_packing_component<Allocator>, Allocator> pack_sizes(
-    const basic_packing_component<Allocator>& c, std::int64_t least, std::int64_t above) {
+/// The blocks `i` of `c` for which `is_in(i)`, divided into components of their own. The `id` of a block is its number
+/// in `c`.
+template <class Allocator, class IsIn>
+[[nodiscard]] row_of<basic_packing_component<Allocator>, Allocator> some_blocks(
+    const basic_packing_component<Allocator>& c, const IsIn& is_in) {
   struct lifetime {
     std::int64_t lower, upper, size;
   };
   row_of<lifetime, Allocator> some(c.allocator());
   for (std::uint32_t i = 0; i < c.blocks(); ++i)
-    some.push_back({c.first[i], std::int64_t{c.last[i]} + 1, c.size[i] >= least && c.size[i] < above ? c.size[i] : 0});
-  auto out = divide_intervals(some, 1, c.allocator());
+    some.push_back({c.first[i], std::int64_t{c.last[i]} + 1, is_in(i) ? c.size[i] : 0});
+  return divide_intervals(some, 1, c.allocator());
+}
+
+/// The blocks of `c` with sizes in [least, above), packed on a skyline.
+template <class Allocator>
+[[nodiscard]] row_of<basic_packing_component<Allocator>, Allocator> pack_sizes(
+    const basic_packing_component<Allocator>& c, std::int64_t least, std::int64_t above) {
+  auto out = some_blocks(c, [&](std::uint32_t i) { return c.size[i] >= least && c.size[i] < above; });
   for (auto& x : out) {
     auto offset = skyline_packer(x)(ranks_by(block_property::lifetime, x));
     x.keep_if_lower(offset);

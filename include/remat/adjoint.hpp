@@ -10,20 +10,22 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "remat/adjoint/detail/tiers.hpp"
+#include "remat/adjoint/detail/far_tiers.hpp"
 #include "remat/core/detail/binomial.hpp"
 #include "remat/core/error.hpp"
 
 namespace REMAT_NAMESPACE {
 
-/// A memory that keeps states: the first tier of a sequence is the fast one, and the second one a disk, or the host's
-/// memory beside a device.
+/// A memory that keeps states: the first tier of a sequence is the fast one, the second one a disk, or the host's
+/// memory beside a device, and any further one is slower than the one before it.
 struct adjoint_tier {
   std::uint32_t slots = 0;  ///< the states that it holds at once
   double write = 0;  ///< the time to write a state, in units of the time of a step; not weighed for the first tier
@@ -75,16 +77,13 @@ namespace detail::adjoint {
 /// Turns the moves of a walker into actions: what is kept where, and which state is the current one.
 class actions {
  public:
-  /// `memory` and `disk` slots.
-  actions(std::uint32_t memory, std::uint32_t disk) : memory_(memory), disk_(disk) {}
-
   void add(const range& r) { moves_.add(r); }
   /// Says that the current state is another one.
   void set_current(std::uint64_t state) { current_ = state; }
   /// The k-th kept state, by time, is in slot `slots[k]` of the memory.
   void set_slots(std::vector<std::uint32_t>&& slots) { slots_ = std::move(slots); }
 
-  [[nodiscard]] adjoint_action next(const tiered_steps& rule) {
+  [[nodiscard]] adjoint_action next(const steps_in_tiers& rule) {
     if (begin_ == end_) make(rule);
     return pending_[begin_++];
   }
@@ -92,7 +91,7 @@ class actions {
  private:
   static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
 
-  void make(const tiered_steps& rule) {
+  void make(const steps_in_tiers& rule) {
     begin_ = end_ = 0;
     const binomial::move<range> m = moves_.next(rule);
     if (m.kind == m.end) return put(adjoint_verb::done, 0, 0, {});
@@ -114,15 +113,13 @@ class actions {
     pending_[end_++] = {verb, first, last, slot};
   }
   [[nodiscard]] adjoint_slot slot_of(const range& r) const {
-    if (r.kept == home::disk) return {1, disk_ - 1 - static_cast<std::uint32_t>(r.disk)};
-    const std::uint32_t depth = memory_ - 1 - static_cast<std::uint32_t>(r.spare);
-    return {0, slots_.empty() ? depth : slots_[depth]};
+    const std::uint32_t tier = static_cast<std::uint32_t>(r.kept) - 1, index = static_cast<std::uint32_t>(r.index);
+    return {tier, tier > 0 || slots_.empty() ? index : slots_[index]};
   }
 
   binomial::walker<range> moves_;
   std::array<adjoint_action, 4> pending_{};
   std::size_t begin_ = 0, end_ = 0;
-  std::uint32_t memory_, disk_;
   std::uint64_t current_ = 0;
   std::vector<std::uint32_t> slots_;
 };
@@ -140,7 +137,8 @@ inline void check_steps(std::uint64_t steps) {
 /// second tier, states may also be written to it. The states on the disk divide the steps into leaves, and within a
 /// leaf all is in memory, as in H-Revolve \cite herrmann2020hrevolve; a first state that is on the disk may also be
 /// read again in place of being kept in memory. `cost` is the least of all such sequences. Steps whose costs differ are
-/// divided at the same fractions of the cost as equal ones: that is good if they differ little, and not optimal.
+/// divided at the same fractions of the cost as equal ones: that is good if they differ little, and not optimal. With
+/// memory alone the division is the best one for small numbers of steps: up to steps³ · slots = 2²⁸.
 ///
 /// Memory: one small record for each slot in use, and a number for each step if costs differ. Time of an action: O(r)
 /// for steps that are run forward up to r times.
@@ -154,13 +152,19 @@ class adjoint_sequence {
   /// Equal steps, with states in memory and on a disk. O(r log² steps) time. Throws `bad_argument` also for a time that
   /// is negative or not a number.
   adjoint_sequence(std::uint64_t steps, const adjoint_tier& memory, const adjoint_tier& disk)
-      : steps_(steps), memory_(memory), disk_(disk), actions_(0, 0) {
-    begin();
-  }
+      : adjoint_sequence(steps, std::initializer_list<adjoint_tier>{memory, disk}) {}
+  /// Equal steps, with states in any number of tiers, each slower than the one before. The third and further ones
+  /// divide the steps in up to 256 units (docs/adjoint.md). Throws `bad_argument` also if there are none, or more than
+  /// 200.
+  adjoint_sequence(std::uint64_t steps, std::span<const adjoint_tier> tiers) : steps_(steps) { begin(tiers); }
+  adjoint_sequence(std::uint64_t steps, std::initializer_list<adjoint_tier> tiers)
+      : adjoint_sequence(steps, std::span(tiers.begin(), tiers.size())) {}
   /// Steps of different costs: `costs[i]` is the time of step i, in the unit of the times of the disk. O(steps) time
   /// and memory. Throws `bad_argument` also for a cost that is negative or not a number.
   adjoint_sequence(std::span<const double> costs, const adjoint_tier& memory, const adjoint_tier& disk = {})
-      : steps_(costs.size()), memory_(memory), disk_(disk), actions_(0, 0) {
+      : adjoint_sequence(costs, std::array{memory, disk}) {}
+  /// Steps of different costs, in any number of tiers.
+  adjoint_sequence(std::span<const double> costs, std::span<const adjoint_tier> tiers) : steps_(costs.size()) {
     cost_before_.reserve(costs.size() + 1);
     cost_before_.push_back(0);
     for (const double cost : costs) {
@@ -168,38 +172,50 @@ class adjoint_sequence {
         throw bad_argument("adjoint_sequence: the cost of a step must be finite and not negative");
       cost_before_.push_back(cost_before_.back() + cost);
     }
-    begin();
+    begin(tiers);
   }
 
   /// The next action; `done` after the last one, again and again.
-  [[nodiscard]] adjoint_action next() { return actions_.next({memory_.slots, cost_before_}); }
+  [[nodiscard]] adjoint_action next() {
+    return actions_.next({{memory_, disk_, cost_before_, best_ ? &*best_ : nullptr}, &*tiers_});
+  }
 
   /// The number of steps.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  /// The slots of both tiers that a checker should know.
-  [[nodiscard]] std::array<std::uint32_t, 2> slots() const noexcept { return {memory_.slots, disk_.slots}; }
-  /// The time of all advances of equal steps, and of all copies to the disk and from it, in units of a step. Not
-  /// counted are the run of each step for its own reversal, and the reversals. For steps whose costs differ: as if they
-  /// were equal.
-  [[nodiscard]] double cost() const noexcept { return tiering_.cost; }
+  /// The time of all advances of equal steps, and of all copies to other tiers and from them, in units of a step. Not
+  /// counted are the run of each step for its own reversal, and the reversals. For steps whose costs differ: in units
+  /// of their mean, and as if they were equal unless the division is the best one.
+  [[nodiscard]] double cost() const noexcept { return cost_; }
 
  private:
-  void begin() {
+  void begin(std::span<const adjoint_tier> tiers) {
     detail::adjoint::check_steps(steps_);
-    if (memory_.slots == 0) throw bad_argument("adjoint_sequence: the memory needs at least one slot, for state 0");
-    if (!(disk_.write >= 0 && disk_.read >= 0))
-      throw bad_argument("adjoint_sequence: the times of the disk must not be negative");
+    if (tiers.empty() || tiers.size() > 200 || tiers[0].slots == 0)
+      throw bad_argument("adjoint_sequence: the memory needs at least one slot, for state 0, and tiers are 1 to 200");
     const double all = cost_before_.empty() ? 0 : cost_before_.back();
     const double unit = all > 0 ? all / static_cast<double>(steps_) : 1;
-    tiering_ = detail::adjoint::best_tiering(steps_, memory_.slots, disk_.slots, disk_.write / unit, disk_.read / unit);
-    actions_ = detail::adjoint::actions(memory_.slots, disk_.slots);
-    actions_.add({0, steps_, memory_.slots - std::uint64_t{1}, tiering_.leaves, tiering_.reads,
-                  disk_.slots - std::uint64_t{disk_.slots > 0}});
+    std::vector<detail::adjoint::tier> of_steps;
+    for (const adjoint_tier& t : tiers) {
+      if (!(t.write >= 0 && t.read >= 0))
+        throw bad_argument("adjoint_sequence: the times of a tier must not be negative");
+      of_steps.push_back({t.slots, t.write / unit, t.read / unit});
+    }
+    memory_ = tiers[0].slots;
+    disk_ = tiers.size() > 1 ? tiers[1].slots : 0;
+    std::uint64_t elsewhere = 0;
+    for (const adjoint_tier& t : tiers.subspan(1)) elsewhere += t.slots;
+    tiers_.emplace(steps_, std::move(of_steps));
+    cost_ = tiers_->cost();
+    if (all > 0 && elsewhere == 0 && detail::adjoint::best_splits::is_small(steps_, memory_))
+      cost_ = best_.emplace(cost_before_, memory_).cost() / unit;
+    actions_.add(tiers_->all());
   }
 
   std::uint64_t steps_;
-  adjoint_tier memory_, disk_;
-  detail::adjoint::tiering tiering_;
+  std::uint32_t memory_ = 0, disk_ = 0;
+  double cost_ = 0;
+  std::optional<detail::adjoint::far_tiers> tiers_;
+  std::optional<detail::adjoint::best_splits> best_;
   detail::adjoint::actions actions_;
   std::vector<double> cost_before_;  // [i]: the cost of all steps before step i; empty: all cost the same
 };
@@ -224,13 +240,13 @@ class adjoint_sequence {
 class online_adjoint {
  public:
   /// Keeps `slots` states in memory at most. Throws `bad_argument` if there are none.
-  explicit online_adjoint(std::uint32_t slots) : slots_(slots), actions_(slots, 0) {
+  explicit online_adjoint(std::uint32_t slots) : slots_(slots) {
     if (slots == 0) throw bad_argument("online_adjoint: the memory needs at least one slot, for state 0");
   }
 
   /// The next action; `done` after the last one, again and again.
   [[nodiscard]] adjoint_action next() {
-    if (finished_) return actions_.next({slots_, {}});
+    if (finished_) return actions_.next({{slots_, 0, {}, nullptr}, nullptr});
     // A single slot keeps state 0.
     if (is_kept_ || (slots_ == 1 && steps_ > 0)) {
       is_kept_ = false;
@@ -257,7 +273,11 @@ class online_adjoint {
     std::vector<std::uint32_t> used(std::min<std::uint64_t>(slots_, steps_ + 1));
     for (std::size_t k = 0; k < kept_.size(); ++k) {
       const std::uint64_t end = k + 1 < kept_.size() ? kept_[k + 1].state : steps_;
-      actions_.add({kept_[k].state, end, slots_ - 1 - k, 0, 0, 0, detail::adjoint::home::memory});
+      actions_.add({.first = kept_[k].state,
+                    .last = end,
+                    .spare = slots_ - 1 - k,
+                    .kept = detail::adjoint::home::memory,
+                    .index = k});
       order.push_back(kept_[k].slot);
       used[kept_[k].slot] = 1;
     }
@@ -271,8 +291,6 @@ class online_adjoint {
   [[nodiscard]] bool finished() const noexcept { return finished_; }
   /// The steps of the first sweep so far.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  /// The slots of both tiers that a checker should know.
-  [[nodiscard]] std::array<std::uint32_t, 2> slots() const noexcept { return {slots_, 0}; }
   /// An upper bound on all advances for `steps` steps with `slots` slots: (r + 1) · steps. Preconditions: steps < 2³¹,
   /// slots > 0.
   [[nodiscard]] static std::uint64_t most_advances(std::uint64_t steps, std::uint32_t slots) {
@@ -316,9 +334,10 @@ struct adjoint_report {
   std::uint64_t actions = 0;   ///< the number of legal actions: the first illegal one has this number
   std::uint64_t advances = 0;  ///< the steps that were run forward, without the run of each step for its own reversal
   double cost = 0;             ///< the time of all advances and copies
-  std::array<std::uint64_t, 2> stores{};      ///< the copies to each tier
-  std::array<std::uint64_t, 2> restores{};    ///< the copies from each tier
-  std::array<std::uint32_t, 2> peak_slots{};  ///< the most slots of each tier in use at once
+  double time = 0;             ///< the time until now, with the reversals, if copies run beside the march
+  std::vector<std::uint64_t> stores{};      ///< the copies to each tier
+  std::vector<std::uint64_t> restores{};    ///< the copies from each tier
+  std::vector<std::uint32_t> peak_slots{};  ///< the most slots of each tier in use at once
 };
 
 /// Runs any sequence of actions exactly, whoever made it, one action at a time. It shares no code with the sequences.
@@ -329,7 +348,28 @@ class adjoint_checker {
   /// step i; without costs it is 1. The costs must outlive the checker.
   explicit adjoint_checker(std::uint64_t steps, const adjoint_tier& memory, const adjoint_tier& disk = {},
                            std::span<const double> costs = {})
-      : steps_(steps), left_(steps), tiers_{memory, disk}, costs_(costs) {}
+      : adjoint_checker(steps, std::array{memory, disk}, costs) {}
+  /// The same for any number of tiers, which are copied.
+  adjoint_checker(std::uint64_t steps, std::span<const adjoint_tier> tiers, std::span<const double> costs = {})
+      : steps_(steps), left_(steps), tiers_(tiers.begin(), tiers.end()), costs_(costs) {
+    states_.resize(tiers.size());
+    used_.resize(tiers.size());
+    report_.stores.resize(tiers.size());
+    report_.restores.resize(tiers.size());
+    report_.peak_slots.resize(tiers.size());
+  }
+
+  /// From now on copies to and from tiers beyond memory run beside the march, for `report().time`: one at a time to
+  /// them, and one at a time from them. A copy takes one of `buffers` buffers in each direction, beside the slots of
+  /// the memory, from its begin until the state is written, or is the current one. A read begins as early as its state
+  /// and a buffer are there: the sequence is known. A reversal takes `reverse`, in units of a step. Without this call
+  /// no copy runs beside anything, and reversals take no time. Throws `bad_argument` if there are no buffers.
+  void overlap_copies(std::uint32_t buffers, double reverse) {
+    if (buffers == 0) throw bad_argument("adjoint_checker: copies need at least one buffer in each direction");
+    writes_.free.assign(buffers, 0);
+    reads_.free.assign(buffers, 0);
+    reverse_ = reverse;
+  }
 
   /// Does one action. False if it is illegal; then later ones are not looked at.
   bool take(const adjoint_action& a) {
@@ -368,8 +408,10 @@ class adjoint_checker {
     if ((steps_ > 0 || has_turned_) && a.last > left_)
       return "an advance over steps that are reversed, or after the end";
     if (!costs_.empty() && a.last > costs_.size()) return "a step that has no cost";
-    for (std::uint64_t i = a.first; i < a.last && !costs_.empty(); ++i) report_.cost += costs_[i];
-    if (costs_.empty()) report_.cost += static_cast<double>(a.last - a.first);
+    double time = costs_.empty() ? static_cast<double>(a.last - a.first) : 0;
+    for (std::uint64_t i = a.first; i < a.last && !costs_.empty(); ++i) time += costs_[i];
+    report_.cost += time;
+    report_.time += time;
     report_.advances += a.last - a.first;
     current_ = a.last;
     if (!has_turned_) reached_ = std::max(reached_, a.last);
@@ -383,13 +425,16 @@ class adjoint_checker {
     if (a.first + 1 != left_) return "the step is not the last one of those to reverse";
     left_ = a.first;
     current_ = none;
+    report_.time += reverse_;
     return nullptr;
   }
   const char* copy(const adjoint_action& a) {
-    if (a.slot.tier > 1 || a.slot.index >= tiers_[a.slot.tier].slots) return "there is no such slot";
-    std::vector<std::uint64_t>& states = states_[a.slot.tier];
-    if (states.size() <= a.slot.index) states.resize(a.slot.index + std::size_t{1}, none);
-    std::uint64_t& held = states[a.slot.index];
+    if (a.slot.tier >= tiers_.size() || a.slot.index >= tiers_[a.slot.tier].slots) return "there is no such slot";
+    auto& states = states_[a.slot.tier];
+    if (states.size() <= a.slot.index) states.resize(a.slot.index + std::size_t{1}, {none, 0});
+    std::uint64_t& held = states[a.slot.index].first;
+    double& written = states[a.slot.index].second;
+    const adjoint_tier& tier = tiers_[a.slot.tier];
     std::uint32_t& used = used_[a.slot.tier];
     if (a.verb == adjoint_verb::store) {
       if (current_ != a.first) return "the state to store is not the current one";
@@ -397,7 +442,11 @@ class adjoint_checker {
       held = a.first;
       report_.peak_slots[a.slot.tier] = std::max(report_.peak_slots[a.slot.tier], ++used);
       ++report_.stores[a.slot.tier];
-      report_.cost += tiers_[a.slot.tier].write;
+      report_.cost += tier.write;
+      const bool is_beside = a.slot.tier > 0 && !writes_.free.empty();
+      if (is_beside) report_.time = std::max(report_.time, writes_.next());
+      written = is_beside ? writes_.copy(report_.time, tier.write) : report_.time += tier.write;
+      if (is_beside) writes_.give_back(written);
       return nullptr;
     }
     if (held != a.first) return "the slot does not hold the state";
@@ -407,20 +456,66 @@ class adjoint_checker {
     } else {
       current_ = a.first;
       ++report_.restores[a.slot.tier];
-      report_.cost += tiers_[a.slot.tier].read;
+      report_.cost += tier.read;
+      const bool is_beside = a.slot.tier > 0 && !reads_.free.empty();
+      if (is_beside)
+        report_.time = std::max(report_.time, reads_.copy(std::max(written, reads_.next()), tier.read));
+      else
+        report_.time += tier.read;
+      if (is_beside) reads_.give_back(report_.time);
     }
     return nullptr;
   }
 
   std::uint64_t steps_, left_;
-  std::array<adjoint_tier, 2> tiers_;
+  /// The copies in one direction. Their buffers are used in turn.
+  struct channel {
+    double ready = 0;
+    std::vector<double> free{};  // when each buffer is free
+    std::size_t turn = 0;
+
+    [[nodiscard]] double next() const { return free[turn]; }
+    double copy(double begin, double time) { return ready = std::max(ready, begin) + time; }
+    void give_back(double when) {
+      free[turn] = when;
+      turn = (turn + 1) % free.size();
+    }
+  };
+
+  std::vector<adjoint_tier> tiers_;
   std::span<const double> costs_;
-  std::array<std::vector<std::uint64_t>, 2> states_;  // the state in each slot
-  std::array<std::uint32_t, 2> used_{};
+  channel writes_, reads_;
+  double reverse_ = 0;
+  std::vector<std::vector<std::pair<std::uint64_t, double>>> states_;  // [tier][slot]: the state, when it was written
+  std::vector<std::uint32_t> used_;
   std::uint64_t current_ = 0, reached_ = 0;
   bool has_turned_ = false;
   adjoint_report report_;
 };
+
+/// A sequence for copies that run beside the march (`adjoint_checker::overlap_copies`): of 16 that count a share of the
+/// times to write and to read, the one that takes the least time. Its `cost` counts these shares. O(16 · actions) time.
+/// Throws `bad_argument` as the sequence and the checker.
+[[nodiscard]] inline adjoint_sequence overlapped_sequence(std::uint64_t steps, const adjoint_tier& memory,
+                                                          const adjoint_tier& disk, std::uint32_t buffers,
+                                                          double reverse) {
+  adjoint_sequence best(steps, memory, disk);
+  double least = std::numeric_limits<double>::infinity();
+  for (const double write : {1.0, 0.5, 0.25, 0.0})
+    for (const double read : {1.0, 0.5, 0.25, 0.0}) {
+      const adjoint_sequence sequence(steps, memory, {disk.slots, disk.write * write, disk.read * read});
+      adjoint_checker checker(steps, memory, disk);
+      checker.overlap_copies(buffers, reverse);
+      adjoint_sequence march = sequence;
+      for (adjoint_action a = march.next(); a.verb != adjoint_verb::done && checker.report().time < least;
+           a = march.next())
+        checker.take(a);
+      if (checker.report().time >= least) continue;
+      least = checker.report().time;
+      best = sequence;
+    }
+  return best;
+}
 
 /// The functions that `run_adjoint` calls: they do the actions. `free(i, slot)` is called, too, if there is one.
 ///

@@ -22,7 +22,8 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// The least cost of any legal sequence: the shortest path over all states (which states of the march each tier holds,
 /// the current one, the steps to reverse).
-double shortest(std::size_t steps, int memory, int disk, double write, double read) {
+double shortest(std::size_t steps, int memory, int disk, double write, double read,
+                const std::vector<double>& costs = std::vector<double>(8, 1)) {
   struct place {
     std::size_t in_memory, on_disk, current, left;
   };
@@ -54,7 +55,7 @@ double shortest(std::size_t steps, int memory, int disk, double write, double re
     };
     if (p.current != none) {
       const std::size_t bit = std::size_t{1} << p.current;
-      if (p.current + 1 < p.left) reach(with([](place& q) { ++q.current; }), cost + 1);
+      if (p.current + 1 < p.left) reach(with([](place& q) { ++q.current; }), cost + costs[p.current]);
       if (p.current + 1 == p.left) reach(with([&](place& q) { --q.left, q.current = none; }), cost);
       if (!(p.in_memory & bit) && __builtin_popcountll(p.in_memory) < memory)
         reach(with([&](place& q) { q.in_memory |= bit; }), cost);
@@ -136,6 +137,19 @@ TEST_CASE("no legal sequence is cheaper: all of them, up to six steps") {
           }
 }
 
+TEST_CASE("steps of different costs: no legal sequence is cheaper, up to seven steps") {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    std::vector<double> costs, before{0};
+    for (std::uint64_t i = 0; i < 7; ++i)
+      costs.push_back(static_cast<double>((seed * 7 + i * i * 5 + seed / 3 * i) % 11));
+    for (const double cost : costs) before.push_back(before.back() + cost);
+    for (const int slots : {1, 2, 3, 5})
+      CHECK(remat::detail::adjoint::best_splits(before, static_cast<std::uint64_t>(slots)).cost() ==
+            shortest(7, slots, 0, 0, 0, costs));
+  }
+}
+
 TEST_CASE("no nested sequence is cheaper, and the sequence costs what is said") {
   for (const std::size_t memory : {1U, 2U, 3U, 6U})
     for (const std::size_t disk : {1U, 2U, 3U, 8U, 50U})
@@ -160,6 +174,28 @@ TEST_CASE("no nested sequence is cheaper, and the sequence costs what is said") 
             CHECK(checker.report().cost == cost);
           }
         }
+}
+
+TEST_CASE("the costs of trees of different sizes have flat parts and waves: no nested sequence is cheaper") {
+  CHECK(best_tiering(120, 1, 8, 2, 2).cost == 466);
+  std::uint64_t seed = 1;
+  const auto below = [&](std::uint64_t n) {
+    return (seed = seed * 6364136223846793005 + 1442695040888963407) / 2048 % n;
+  };
+  for (int round = 0; round < 40; ++round) {
+    const std::size_t memory = 1 + below(4), disk = 1 + below(9);
+    const double write = static_cast<double>(below(24)) / 4,
+                 read = below(2) == 0 ? write : static_cast<double>(below(12)) / 4;
+    const nested exact(120, memory, disk, write, read);
+    for (std::size_t steps = 2; steps <= 120; steps += 1 + below(9)) {
+      CAPTURE(steps);
+      CAPTURE(memory);
+      CAPTURE(disk);
+      CAPTURE(write);
+      CAPTURE(read);
+      CHECK(best_tiering(steps, memory, disk, write, read).cost == exact.best(steps));
+    }
+  }
 }
 
 TEST_CASE("long marches cost what is said") {

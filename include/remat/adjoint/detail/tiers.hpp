@@ -24,7 +24,13 @@
 
 namespace REMAT_NAMESPACE::detail::adjoint {
 
-/// Where the state before the first step of a range is kept.
+/// A memory for `slots` states, and the costs to write and to read one, in units of a step.
+struct tier {
+  std::uint64_t slots = 0;
+  double write = 0, read = 0;
+};
+
+/// Where the state before the first step of a range is kept; tier k is k + 1.
 enum class home : std::uint8_t { none, memory, disk };
 
 /// Steps from `first` to before `last` that are still to be reversed.
@@ -35,6 +41,16 @@ struct range {
   std::uint64_t reads = 0;   ///< further reads of first states of leaves
   std::uint64_t disk = 0;    ///< slots of the disk beside the one for the state before `first`
   home kept = home::none;
+  std::uint64_t index = 0;  ///< the slot of `kept`
+  std::uint64_t tier = 0;   ///< the far tier that divides the range
+  std::uint64_t far = 0;    ///< its slots beside the one for the state before `first`
+  std::uint64_t units = 0;  ///< the range's units of steps; 0: memory and disk divide it
+  double cost = 0;          ///< the cost of equal steps, if a far tier left the range to memory and disk
+
+  void keep_in(home to, std::uint64_t slot) noexcept {
+    if (kept != to) index = slot;
+    kept = to;
+  }
 };
 
 inline constexpr std::uint64_t many = std::uint64_t{1} << 32;  // more than there are steps
@@ -119,17 +135,35 @@ class part_lengths {
   std::vector<std::uint64_t> lengths_{1};  // [r]: β(slots, r), as far as it was asked for and up to `steps`
 };
 
-/// The number from `low` to `high` at which a convex function is least.
+/// The number from `low` to `high` at which a function is least that is convex but for flat parts and small waves: a
+/// bisection that looks a few numbers ahead, and then goes on while one of the next numbers on either side is better.
 template <class Function>
 [[nodiscard]] std::uint64_t least_of_convex(std::uint64_t low, std::uint64_t high, const Function& f) {
+  constexpr std::uint64_t near = 6;
+  const std::uint64_t first = low, last = high;
+  const auto falls_after = [&](std::uint64_t x) {
+    const auto value = f(x);
+    for (std::uint64_t next = x + 1; next <= std::min(x + near, last); ++next)
+      if (const auto other = f(next); other != value) return other < value;
+    return false;
+  };
   for (std::uint64_t stride = 1; low + stride < high; stride *= 2)
-    if (f(low + stride + 1) >= f(low + stride)) high = low + stride;
+    if (!falls_after(low + stride)) high = low + stride;
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
-    if (f(middle + 1) < f(middle))
+    if (falls_after(middle))
       low = middle + 1;
     else
       high = middle;
+  }
+  auto least = f(low);
+  for (std::uint64_t before = last + 1; before != low;) {
+    before = low;
+    for (std::uint64_t x = before - std::min(before - first, near); x <= std::min(before + near, last); ++x)
+      if (const auto value = f(x); value < least) {
+        least = value;
+        low = x;
+      }
   }
   return low;
 }
@@ -164,15 +198,64 @@ struct tiering {
   return best;
 }
 
+/// The best splits of steps of different costs that are kept in memory alone. With c spare slots, steps s … t − 1 cost
+/// W(c, s, t), the least over j of the steps s … j − 1 + W(c − 1, j, t) + W(c, s, j); with none, every step is run to
+/// from s. O(steps³ · slots) time, O(steps² · slots) memory.
+class best_splits {
+ public:
+  [[nodiscard]] static bool is_small(std::uint64_t steps, std::uint64_t slots) {
+    return steps < 512 && steps * steps * steps * std::min(slots, steps) <= std::uint64_t{1} << 28;
+  }
+  /// `cost_before[i]` is the cost of all steps before step i.
+  best_splits(std::span<const double> cost_before, std::uint64_t slots)
+      : sides_(cost_before.size()), spare_(std::min<std::uint64_t>(slots, sides_) - 1), left_((spare_ + 1) * area()) {
+    std::vector<double> fewer(area()), cost(area());
+    const auto run = [&](std::size_t from, std::size_t to) { return cost_before[to] - cost_before[from]; };
+    for (std::size_t s = 0; s < sides_; ++s)
+      for (std::size_t t = s + 2; t < sides_; ++t) cost[s * sides_ + t] = cost[s * sides_ + t - 1] + run(s, t - 1);
+    for (std::size_t c = 1; c <= spare_; ++c) {
+      fewer.swap(cost);
+      for (std::size_t s = sides_; s-- > 0;)
+        for (std::size_t t = s + 2; t < sides_; ++t) {
+          double least = std::numeric_limits<double>::infinity();
+          for (std::size_t j = s + 1; j < t; ++j) {
+            const double time = run(s, j) + fewer[j * sides_ + t] + cost[s * sides_ + j];
+            if (time >= least) continue;
+            least = time;
+            left_[c * area() + s * sides_ + t] = static_cast<std::uint16_t>(j - s);
+          }
+          cost[s * sides_ + t] = least;
+        }
+    }
+    cost_ = cost[sides_ - 1];
+  }
+
+  /// The cost of all steps.
+  [[nodiscard]] double cost() const noexcept { return cost_; }
+  /// The steps before the next kept state.
+  [[nodiscard]] std::uint64_t left(const range& r) const {
+    return left_[std::min(r.spare, spare_) * area() + r.first * sides_ + r.last];
+  }
+
+ private:
+  [[nodiscard]] std::size_t area() const noexcept { return sides_ * sides_; }
+
+  std::size_t sides_;
+  std::uint64_t spare_;
+  std::vector<std::uint16_t> left_;  // [c · area + s · sides + t]
+  double cost_ = 0;
+};
+
 /// The rule of `binomial::walker` for steps in tiers. Steps of unequal costs are split at the same fraction of the cost
 /// as equal ones.
 struct tiered_steps {
-  std::uint64_t memory = 1;             ///< slots in memory
+  std::uint64_t memory = 1, disk = 0;   ///< slots
   std::span<const double> cost_before;  ///< [i]: the cost of all steps before step i; empty: all cost the same
+  const best_splits* best = nullptr;    ///< the splits of ranges that are kept in memory alone, if they are known
 
   [[nodiscard]] static bool splits(const range& r) noexcept { return r.leaves > 1 || r.reads > 0 || r.spare > 0; }
-  [[nodiscard]] static range keep(range r) noexcept {
-    r.kept = home::memory;
+  [[nodiscard]] range keep(range r) const noexcept {
+    r.keep_in(home::memory, memory - 1 - r.spare);
     r.leaves = 0;
     return r;
   }
@@ -189,12 +272,11 @@ struct tiered_steps {
              std::min(lengths.least(0, top + 1), lengths.least(0, top) + length - lengths.least_of_all(parts, top));
       left = place(now, left, now.reads, 1);
       --now.reads;
-      now.kept = home::disk;
+      now.keep_in(home::disk, disk - 1 - now.disk);
     } else {
-      left = place(now, binomial::first_advance(length, now.spare), 1, 1);
+      left = best ? best->left(now) : place(now, binomial::first_advance(length, now.spare), 1, 1);
       right.spare = now.spare - 1;
-      now.kept = home::memory;
-      now.leaves = 0;
+      now = keep(now);
     }
     right.first = now.last = now.first + left;
     return right;
@@ -233,11 +315,12 @@ struct tiered_steps {
     const std::uint64_t in_right = std::max(least, length - std::min(length, most_left));
     left.last = right.first =
         now.first + place(now, length - in_right, left.leaves + left.reads, right.leaves + right.reads);
-    left.kept = home::disk;
+    left.keep_in(home::disk, disk - 1 - now.disk);
     now = left;
     return right;
   }
 
+ protected:
   /// The number of steps before the split that takes the same fraction of the cost as `left` steps take of the range's
   /// steps; at least `least_left`, and at least `least_right` remain.
   [[nodiscard]] std::uint64_t place(const range& r, std::uint64_t left, std::uint64_t least_left,

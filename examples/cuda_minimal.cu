@@ -33,10 +33,10 @@ int main() {
     layer<<<blocks, threads, 0, c.stream>>>(c.input<float>(0).data(), dy, c.output<float>(0).data());
   });
   const remat::cuda_memory batch(bytes);
-  cudaMemset(batch.data(), 0x3f, bytes);  // each element is 0.747
+  remat::throw_on_cuda_error(cudaMemset(batch.data(), 0x3f, bytes));  // each element is 0.747
   run.bind(y[0], batch.bytes());
   run.run(nullptr);  // on the default stream
   float dx = 0;
-  cudaMemcpy(&dx, run.output(gradient).data(), sizeof dx, cudaMemcpyDeviceToHost);
+  remat::throw_on_cuda_error(cudaMemcpy(&dx, run.output(gradient).data(), sizeof dx, cudaMemcpyDeviceToHost));
   std::printf("%zu launches in an arena of %zu bytes; dx[0] = %.4f\n", run.plan().size(), run.arena().size(), dx);
 }

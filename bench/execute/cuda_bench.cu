@@ -314,7 +314,7 @@ class bench {
       const cuda_graph graph = note(hand_capture, [&] { return by_hand.capture(stream_.get()); });
       static_cast<void>(note(hand_instance, [&] { return make_cuda_graph_exec(graph); }));
       const cuda_captured_step captured = note(capture, [&] { return run.capture(); });  // which instantiates, too
-      static_cast<void>(note(instance, [&] { return instantiated(captured.graph()); }));
+      static_cast<void>(note(instance, [&] { return make_cuda_graph_exec(captured.graph()); }));
     }
     for (std::size_t i = 0; i < capture.size(); ++i) capture[i] = std::max(0.0, capture[i] - instance[i]);
     const auto s = step_of(kernel::kind::empty);
@@ -333,11 +333,6 @@ class bench {
 
   [[nodiscard]] launch_plan plan() const {
     return launch_plan(graph_, p_, listed_order(p_), {.streams = streams_, .memory = {}});
-  }
-  static cuda_graph_exec instantiated(cudaGraph_t graph) {
-    cudaGraphExec_t e{};
-    throw_on_cuda_error(cudaGraphInstantiate(&e, graph, 0));
-    return cuda_graph_exec(e);
   }
   [[nodiscard]] report::of_step step_of(kernel::kind kind) const {
     const launch_plan of = plan();

@@ -114,7 +114,7 @@ def nearest(plan, peaks):
 
 COLUMNS = (
     "mode budget plan_bytes plan_ms plan_overhead checkpoints checkpoints_bytes checkpoints_ms "
-    "checkpoints_first_quartile_ms checkpoints_third_quartile_ms checkpoints_overhead baseline_ms baseline_again_ms"
+    "checkpoints_first_quartile_ms checkpoints_third_quartile_ms checkpoints_overhead baseline_ms baseline_again_ms baseline_bytes"
 ).split()
 
 
@@ -154,5 +154,5 @@ def rows_of(plans, layers, measure, say):
                 continue
             values = (mode, plan.budget, plan.bytes, plan.milliseconds, plan.overhead, c.name, peaks[c])
             values += (found.milliseconds, found.first, found.third, found.milliseconds / base - 1 if base else None)
-            values += (baseline and baseline.milliseconds, again and again.milliseconds)
+            values += (baseline and baseline.milliseconds, again and again.milliseconds, peaks.get(Configuration(0)))
             yield dict(zip(COLUMNS, values, strict=True))

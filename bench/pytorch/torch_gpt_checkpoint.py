@@ -181,7 +181,10 @@ def compare(a, plans):
     writer = file = None
     if a.csv:
         file = open(a.csv, "w", newline="")
-        writer = csv.DictWriter(file, COLUMNS)
+        about = dict(
+            device=torch.cuda.get_device_name(), pytorch=torch.__version__, precision="single, TF32 products", steps=a.steps
+        )
+        writer = csv.DictWriter(file, [*COLUMNS, *about])
         writer.writeheader()
     print("mode   budget    plan, GiB  overhead  checkpoints      taken, GiB  of the plan's  overhead")
     for r in rows_of(plans, a.layers, measure, lambda text: print(text, flush=True)):
@@ -192,7 +195,7 @@ def compare(a, plans):
             flush=True,
         )
         if writer:
-            writer.writerow(r)
+            writer.writerow(r | about)
             file.flush()
     if file:
         file.close()

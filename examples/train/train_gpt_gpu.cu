@@ -105,6 +105,8 @@ struct state {
     losses = cuda_memory(o.steps * 4);
     all_tokens = uploaded(a);
     all_targets = uploaded(b);
+    // The copies may return before the device has the bytes, and streams that do not block are not ordered after them.
+    throw_on_cuda_error(cudaStreamSynchronize(nullptr), "uploading text");
   }
   static cuda_memory uploaded(const std::vector<std::int32_t>& from) {
     cuda_memory m(from.size() * 4);

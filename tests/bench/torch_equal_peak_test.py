@@ -121,6 +121,7 @@ class Rows(unittest.TestCase):
         self.assertEqual([r["plan_overhead"] for r in rows], [0.1, 0.3])
         self.assertAlmostEqual(rows[0]["checkpoints_overhead"], 0.2)
         self.assertAlmostEqual(rows[1]["checkpoints_overhead"], 0.4)
+        self.assertEqual([r["baseline_bytes"] for r in rows], [1000, 1000])
 
     def test_the_baseline_comes_first_and_last_in_each_mode(self):
         self.rows([Plan("0.8", 800, 2.0), Plan("0.6", 600, 2.0), Plan("0.8", 800, 1.0, "graph")])

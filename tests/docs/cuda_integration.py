@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The blocks of docs/cuda-integration.md on plain CUDA are cut from files that are compiled."""
+"""The blocks of docs/cuda-integration.md on plain CUDA are cut from files that are compiled, which check every code of CUDA."""
 import pathlib
 import re
 import sys
@@ -24,4 +24,10 @@ if found != wanted:
 expected = (root / "examples" / "cuda_minimal.expected").read_text(encoding="utf-8")
 if f"```\n{expected}```\n" not in page:
     sys.exit("the output on the page is not examples/cuda_minimal.expected")
+# A call of the runtime whose code is dropped would let a mistake pass in what readers copy.
+for folder in ("examples", "tests/docs", "bench"):
+    for file in sorted(p for p in (root / folder).rglob("*.cu*") if p.suffix in (".cu", ".cuh")):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            if re.match(r" *cuda[A-Z]\w*\(.*\);", line) and line.count("(") == line.count(")"):
+                sys.exit(f"{file.relative_to(root)}:{number}: the code of this call is ignored: {line.strip()}")
 print(len(found), "blocks")

@@ -76,8 +76,6 @@ TEST_CASE("the blocks of docs/cuda-integration.md do what the page says") {
   const remat::schedule plan = remat::evict(problem).plan.value();
   std::vector<float> values(n);
   for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 64) + 1;
-  const remat::cuda_memory batch(n * sizeof(float));
-  remat::throw_on_cuda_error(cudaMemcpy(batch.data(), values.data(), batch.size(), cudaMemcpyHostToDevice));
   const remat::cuda_stream own = remat::make_cuda_stream();
   const cudaStream_t stream = own.get();
 
@@ -94,6 +92,13 @@ TEST_CASE("the blocks of docs/cuda-integration.md do what the page says") {
     scale<<<4, 256, 0, c.stream>>>(c.input<float>(0).data(), factor, c.output<float>(0).data(),
                                    c.output<float>(0).size(), c.adds[0] != 0);
   };
+  // [end]
+
+  // [page]
+  // Not by cudaMemcpy: it may return before the device has the bytes.
+  const remat::cuda_memory batch(n * sizeof(float));
+  remat::throw_on_cuda_error(
+      cudaMemcpyAsync(batch.data(), values.data(), batch.size(), cudaMemcpyHostToDevice, stream));
   // [end]
 
   // [page]

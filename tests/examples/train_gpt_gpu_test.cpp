@@ -106,6 +106,12 @@ TEST_CASE("the baseline runs first and last, and every run leaves the same bits"
   }
 }
 
+TEST_CASE("no work is enqueued before the uploaded text is on the device") {
+  cuda_at_once::beside_uploads = 0;
+  CHECK(run_small({"--steps", "3", "--budget", "0.9"}).status == 0);
+  CHECK(cuda_at_once::beside_uploads == 0);
+}
+
 TEST_CASE("a budget without a schedule has a row of its own, and the others run") {
   const result r = run_small({"--steps", "3", "--budget", "1024,0.9", "--streams", "2", "--graph"});
   CHECK(r.status == 0);

@@ -147,6 +147,42 @@ TEST_CASE("a step that is launched into a capture becomes one node of it, betwee
   }
 }
 
+TEST_CASE(
+    "a step in a capture follows the begin of a kernel's blocks if that was asked for, and programmatic events' ends") {
+  const fixture f(7);
+  const cuda_stream stream = make_cuda_stream();
+  cuda_executor run(f.x.launches({.streams = 2}), fake::hash_kernels{});
+  f.x.bind(run, f.input->bytes());
+  const cuda_captured_step step = run.capture(1);
+  for (const int port : {cudaGraphKernelNodePortLaunchCompletion, cudaGraphKernelNodePortProgrammatic}) {
+    CAPTURE(port);
+    const bool programmatic = port == cudaGraphKernelNodePortProgrammatic;
+    const cuda_graph graph = captured([&](cudaStream_t s) {
+      fake::enqueue(
+          s, [] {}, {}, "before");
+      // As an event of the launch itself leaves it (cudaLaunchAttributeLaunchCompletionEvent, …ProgrammaticEvent).
+      cudaStreamCaptureStatus status{};
+      const cudaGraphNode_t* after = nullptr;
+      std::size_t count = 0;
+      throw_on_cuda_error(cudaStreamGetCaptureInfo(s, &status, nullptr, nullptr, &after, nullptr, &count));
+      REQUIRE(count == 1);
+      cudaGraphNode_t last = *after;
+      cudaGraphEdgeData data{};
+      data.from_port = static_cast<unsigned char>(port);
+      data.type = programmatic ? cudaGraphDependencyTypeProgrammatic : cudaGraphDependencyTypeDefault;
+      throw_on_cuda_error(cudaStreamUpdateCaptureDependencies(s, &last, &data, 1, cudaStreamSetCaptureDependencies));
+      step.launch(s);
+    });
+    REQUIRE(graph.get()->nodes.size() == 2);
+    const CUgraphNode_st& child = *graph.get()->nodes[1];
+    CHECK(child.work->type == cudaGraphNodeTypeGraph);
+    CHECK(child.after == std::vector<std::size_t>{0});
+    CHECK(child.edges.size() == (programmatic ? 0 : 1));
+    if (!programmatic) CHECK(child.edges.at(0).from_port == port);
+    launch_and_wait(make_cuda_graph_exec(graph), stream.get());
+  }
+}
+
 TEST_CASE("steps without an edge between them race for the arena, and are reported") {
   const fixture f(7);
   cuda_executor run(f.x.launches({.streams = 2}), fake::hash_kernels{});
@@ -302,6 +338,57 @@ TEST_CASE("an executor is destroyed while launches of the caller's graph are in 
         CAPTURE(static_cast<int>(how));
         CHECK(destroyed_in_flight(seed, arena, how) == "");
       }
+}
+
+TEST_CASE("the destructor waits for the executor's device, whichever is current") {
+  const fixture f(11);
+  fake::the().devices = 2;
+  const cuda_stream stream = make_cuda_stream();
+  const cuda_graph graph = empty_graph();
+  const std::string report = report_of([&] {
+    cuda_graph_exec exec;
+    {
+      cuda_executor run(f.x.launches({.streams = 2}), fake::hash_kernels{});
+      f.x.bind(run, f.input->bytes());
+      run.capture(1).add_to(graph.get());
+      exec = make_cuda_graph_exec(graph);
+      throw_on_cuda_error(cudaGraphLaunch(exec.get(), stream.get()));
+      throw_on_cuda_error(cudaSetDevice(1));
+    }
+    int device = 0;
+    throw_on_cuda_error(cudaGetDevice(&device));
+    CHECK(device == 1);
+    throw_on_cuda_error(cudaSetDevice(0));
+  });
+  CHECK(report == "");
+  CHECK(fake::the().memory.size() == fake::the().lent);
+}
+
+TEST_CASE("an arena whose work cannot be waited for is not freed") {
+  const fixture f(11);
+  const cuda_stream stream = make_cuda_stream(), other = make_cuda_stream();
+  const cuda_graph graph = empty_graph();
+  std::byte* arena = nullptr;
+  const std::string report = report_of([&] {
+    cuda_graph_exec exec;
+    throw_on_cuda_error(cudaStreamBeginCapture(other.get(), cudaStreamCaptureModeRelaxed));
+    {
+      cuda_executor run(f.x.launches({.streams = 2}), fake::hash_kernels{});
+      f.x.bind(run, f.input->bytes());
+      arena = run.arena().data();
+      run.capture(1).add_to(graph.get());
+      exec = make_cuda_graph_exec(graph);
+      throw_on_cuda_error(cudaGraphLaunch(exec.get(), stream.get()));
+    }  // a wait for the device is forbidden during any capture
+    CHECK(fake::calls("cudaDeviceSynchronize") == 1);
+    CHECK(fake::the().memory.count(arena) == 1);
+    cudaGraph_t g{};
+    static_cast<void>(cudaStreamEndCapture(other.get(), &g));
+    static_cast<void>(cudaGetLastError());
+    throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+  });
+  CHECK(report == "");
+  throw_on_cuda_error(cudaFree(arena));
 }
 
 TEST_CASE("a launch of the caller's graph that comes too late or too early for the arena is reported") {

@@ -337,6 +337,23 @@ TEST_CASE("an arena on the host that does not fit is refused") {
                        bad_argument);
 }
 
+TEST_CASE("pageable memory is refused as the arena on the host") {
+  const fake::copying_step x(3, 10);
+  fake::reset(1);
+  bytes_vector pageable(static_cast<std::size_t>(x.on_host.arena_bytes));
+  cuda_options options;
+  options.host_arena = cuda_host_memory(std::span(pageable));
+  CHECK_THROWS_WITH_AS(cuda_executor(x.launches(), fake::hash_kernels{}, std::move(options)),
+                       "the arena on the host is not pinned: take it from cudaHostAlloc, or call cudaHostRegister",
+                       bad_argument);
+  // Only its first bytes are pinned.
+  const cuda_host_memory pinned(64);
+  cuda_options partly;
+  partly.host_arena = cuda_host_memory(std::span(pinned.bytes().data(), 1 << 16));
+  CHECK_THROWS_AS(cuda_executor(x.launches(), fake::hash_kernels{}, std::move(partly)), bad_argument);
+  CHECK(fake::the().list.empty());
+}
+
 TEST_CASE("copies run on two streams of the executor or the caller") {
   const fake::copying_step x(3, 10);
   fake::reset(1);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -122,6 +123,84 @@ TEST_CASE("a captured step gets other addresses without being instantiated again
   }
 }
 
+TEST_CASE("an output that a later run or replay overwrites is refused by its number") {
+  const fake::random_step x(17, 12);
+  fake::reset();
+  const fake::resident input(bytes_vector(64, std::byte{7}));
+  const cuda_stream stream = make_cuda_stream();
+  const tensor_id t = x.outputs().front();
+  cuda_executor run(x.launches({}), fake::hash_kernels{});
+  x.bind(run, input.bytes());
+  CHECK(run.generation() == 0);
+  run.run(stream.get(), 1);
+  const std::uint64_t first = run.generation();
+  CHECK(run.output(t, first).data() == run.output(t).data());
+  cuda_captured_step captured = run.capture(2);  // overwrites nothing
+  static_cast<void>(run.update(captured, 3));
+  CHECK(run.output(t, first).size() == run.output(t).size());
+  const std::uint64_t second = captured.launch(stream.get());
+  CHECK(second == first + 1);
+  CHECK(run.output(t, second).data() == run.output(t).data());
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(run.output(t, first)),
+      (run.plan().label(t) + " of step number 1 is asked for; the last one that was enqueued is number 2").c_str(),
+      bad_argument);
+  run.run(stream.get(), 4);
+  CHECK_THROWS_AS(static_cast<void>(run.output(t, second)), bad_argument);
+  wait(stream.get());
+}
+
+TEST_CASE("a captured step lists the launch of each of its nodes") {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    const fake::random_step x(seed, 4 + static_cast<std::uint32_t>(seed % 20));
+    fake::reset(seed);
+    const fake::resident input(bytes_vector(64, std::byte{7}));
+    const cuda_stream side = make_cuda_stream();
+    const cuda_event fork = make_cuda_event(), join = make_cuda_event();
+    // Every third operation has a second node behind the first, every fourth one beside it.
+    cuda_executor run(x.launches({.streams = static_cast<std::uint32_t>(1 + seed % 4)}),
+                      [&](const cuda_call& c) {
+                        const std::string name = "operation " + std::to_string(index(c.operation));
+                        fake::hash_kernels{}(c);
+                        if (index(c.operation) % 3 == 0)
+                          fake::enqueue(
+                              c.stream, [] {}, {}, name);
+                        if (index(c.operation) % 4 != 0) return;
+                        throw_on_cuda_error(cudaEventRecord(fork.get(), c.stream));
+                        throw_on_cuda_error(cudaStreamWaitEvent(side.get(), fork.get(), 0));
+                        fake::enqueue(
+                            side.get(), [] {}, {}, name);
+                        throw_on_cuda_error(cudaEventRecord(join.get(), side.get()));
+                        throw_on_cuda_error(cudaStreamWaitEvent(c.stream, join.get(), 0));
+                      },
+                      {.timing = seed % 2 == 0, .ranges = true});
+    x.bind(run, input.bytes());
+    const auto check = [&](const cuda_captured_step& step) {
+      std::set<cudaGraphNode_t> listed;
+      std::uint32_t last = 0;
+      for (const cuda_step_node& n : step.nodes()) {
+        CHECK(listed.insert(n.node).second);
+        CHECK(n.launch >= last);
+        last = n.launch;
+        const launch& l = run.plan().launches()[n.launch];
+        CHECK(n.node->work->name == "operation " + std::to_string(index(l.operation)));
+      }
+      std::size_t kernels = 0;
+      for (const auto& n : step.graph()->nodes) {
+        if (n->work->type != cudaGraphNodeTypeKernel) continue;
+        ++kernels;
+        CHECK(listed.count(n.get()) == 1);
+      }
+      CHECK(kernels == listed.size());
+    };
+    cuda_captured_step step = run.capture(1);
+    check(step);
+    static_cast<void>(run.update(step, 2));
+    check(step);
+  }
+}
+
 TEST_CASE("a step whose nodes change is instantiated again") {
   const fake::random_step x(17, 12);
   fake::reset();
@@ -142,7 +221,10 @@ TEST_CASE("a step whose nodes change is instantiated again") {
     cuda_captured_step captured = run.capture(1);
     const cudaGraphExec_t before = captured.exec();
     twice = true;
-    CHECK_FALSE(run.update(captured, 2));
+    const cuda_step_update changed = run.update(captured, 2);
+    CHECK_FALSE(changed);
+    CHECK(changed.result == cudaGraphExecUpdateErrorTopologyChanged);
+    CHECK(changed.reason() == std::string("the nodes or their edges have changed"));
     CHECK(captured.exec() != before);
     CHECK(cudaPeekAtLastError() == cudaSuccess);
     CHECK(fake::calls("cudaGraphInstantiate") == 2);

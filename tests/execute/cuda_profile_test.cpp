@@ -214,6 +214,75 @@ TEST_CASE("repetitions divide the time, and are refused where they cannot be") {
   CHECK_THROWS_AS(static_cast<void>(plain.step_time()), bad_argument);
 }
 
+TEST_CASE("times are those of the last run or replay, whatever was captured, repeated or has failed since") {
+  const short_chain x;
+  fake::reset();
+  const fake::resident input(bytes_vector(64, std::byte{1}));
+  bool bad = false;
+  cuda_executor run(x.launches(),
+                    [&](const cuda_call& c) {
+                      clock_kernels{durations}(c);
+                      if (bad && index(c.operation) == 4) throw error("no such algorithm");
+                    },
+                    {.timing = true});
+  run.bind(x.x, input.bytes());
+  const cuda_stream stream = make_cuda_stream();
+  const auto wait = [&] { throw_on_cuda_error(cudaStreamSynchronize(stream.get())); };
+  const auto third = [&] { return static_cast<double>(run.times()[2].duration); };
+  const double once = durations[2] + record, five = (5 * durations[2] + record) / 5;
+  run.repeat({1, 1, 5, 1, 1, 1, 1, 1});
+  const cuda_captured_step repeated = run.capture();
+  CHECK_THROWS_AS(static_cast<void>(run.times()), bad_argument);  // nothing has run
+  CHECK_THROWS_AS(static_cast<void>(run.step_time()), bad_argument);
+  run.repeat({});
+  run.run(stream.get());
+  wait();
+  const double eager = static_cast<double>(run.step_time());
+  run.repeat({1, 1, 7, 1, 1, 1, 1, 1});
+  const cuda_captured_step other = run.capture();
+  CHECK(third() == doctest::Approx(once));  // a capture runs nothing
+  CHECK(static_cast<double>(run.step_time()) == eager);
+  run.repeat({});
+  repeated.launch(stream.get());
+  wait();
+  CHECK(third() == doctest::Approx(five));
+  bad = true;
+  CHECK_THROWS_AS(run.run(stream.get()), execution_error);
+  CHECK_THROWS_AS(static_cast<void>(run.times()), bad_argument);
+  repeated.launch(stream.get());
+  wait();
+  CHECK(third() == doctest::Approx(five));  // the replay has ended
+  CHECK_THROWS_AS(static_cast<void>(run.capture()), execution_error);
+  CHECK(third() == doctest::Approx(five));
+  bad = false;
+  cuda_captured_step changed = run.capture();
+  run.repeat({1, 1, 5, 1, 1, 1, 1, 1});
+  static_cast<void>(run.update(changed));
+  changed.launch(stream.get());
+  wait();
+  CHECK(third() == doctest::Approx(five));
+}
+
+TEST_CASE("times of a step in the caller's graph are there when the graph has run") {
+  const short_chain x;
+  fake::reset();
+  const fake::resident input(bytes_vector(64, std::byte{1}));
+  cuda_executor run(x.launches(), clock_kernels{durations}, {.timing = true});
+  run.bind(x.x, input.bytes());
+  const cuda_stream stream = make_cuda_stream();
+  run.repeat({1, 1, 5, 1, 1, 1, 1, 1});
+  cudaGraph_t made{};
+  throw_on_cuda_error(cudaGraphCreate(&made, 0));
+  const cuda_graph graph(made);
+  run.capture().add_to(graph.get());
+  run.repeat({});
+  CHECK_THROWS_AS(static_cast<void>(run.times()), bad_argument);
+  const cuda_graph_exec exec = make_cuda_graph_exec(graph);
+  throw_on_cuda_error(cudaGraphLaunch(exec.get(), stream.get()));
+  throw_on_cuda_error(cudaStreamSynchronize(stream.get()));
+  CHECK(run.times()[2].duration == doctest::Approx((5 * durations[2] + record) / 5));
+}
+
 TEST_CASE("measuring that cannot be, is cancelled or out of time") {
   const short_chain x;
   fake::reset();

@@ -52,6 +52,32 @@ cudaError_t end(cudaStream_t s) {
 
 }  // namespace
 
+TEST_CASE("a copy of pageable memory to the device returns before the device has the bytes") {
+  fake::reset();
+  fake::the().expects_reports = true;
+  const cuda_memory to(16);
+  const cuda_host_memory pinned(16);
+  const std::vector<std::byte> pageable(16, std::byte{3});
+  const cuda_stream s = make_cuda_stream();
+  const auto reads = [&] {
+    fake::enqueue(
+        s.get(), [] {}, {fake::read_of(to.bytes())}, "reads");
+  };
+  for (const bool waits : {false, true}) {
+    throw_on_cuda_error(cudaMemcpy(to.data(), pageable.data(), 16, cudaMemcpyHostToDevice));
+    if (waits) throw_on_cuda_error(cudaStreamSynchronize(nullptr));
+    fake::the().reports.clear();
+    reads();
+    CHECK(fake::the().reports.size() == (waits ? 0 : 1));
+    throw_on_cuda_error(cudaDeviceSynchronize());
+  }
+  throw_on_cuda_error(cudaMemcpy(to.data(), pinned.bytes().data(), 16, cudaMemcpyHostToDevice));
+  fake::the().reports.clear();
+  reads();
+  CHECK(fake::the().reports.empty());
+  throw_on_cuda_error(cudaDeviceSynchronize());
+}
+
 TEST_CASE("kernels of two streams that use the same bytes race, unless an event or the host orders them") {
   fake::reset();
   const cuda_stream a = make_cuda_stream(), b = make_cuda_stream();

@@ -211,7 +211,12 @@ TEST_CASE("replays keep the priority of each stream, whatever stream they are la
     CHECK(replayed() == asked);
     // Nodes of an executable graph keep their priority: with another one it is instantiated again.
     asked.clear();
-    CHECK_FALSE(run.update_on(launched.get(), captured, 3));
+    const cuda_step_update changed = run.update_on(launched.get(), captured, 3);
+    CHECK_FALSE(changed);
+    CHECK(changed.result == cudaGraphExecUpdateErrorAttributesChanged);
+    CHECK(changed.reason() == std::string("the attributes of a node have changed, such as its priority"));
+    REQUIRE(changed.node != nullptr);
+    CHECK(changed.node->work->type == cudaGraphNodeTypeKernel);
     CHECK(replayed() == asked);
   }
   CHECK(streams > 16);

@@ -9,6 +9,7 @@
 
 #include "support/cuda_on_host.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,14 +36,21 @@ inline std::recursive_mutex device;  // one kernel at a time
 inline thread_local graph* capture = nullptr;
 inline thread_local cudaStream_t captured_on = nullptr;
 inline std::map<std::string, int> calls;
-inline std::size_t held = 0;  // bytes of memory
+inline std::map<unsigned long long, int> instantiated;  // how often with which flags
+inline std::size_t held = 0;                            // bytes of memory
 inline std::map<void*, std::size_t> allocations;
+inline bool uploading = false;            // the bytes of a cudaMemcpy to the device may not be there yet
+inline std::atomic<int> holding{0};       // host functions that have not returned
+inline int held_work = 0, free_work = 0;  // work that was enqueued meanwhile, and otherwise
+inline int beside_uploads = 0;            // work that was enqueued meanwhile
 
 inline void count(const char* name) {
   const std::lock_guard lock(device);
   ++calls[name];
 }
 inline cudaError_t enqueue(work w) {
+  if (uploading) ++beside_uploads;
+  ++(holding > 0 ? held_work : free_work);
   if (capture != nullptr) {
     capture->push_back(std::move(w));
     return cudaSuccess;
@@ -74,6 +83,8 @@ inline long long clock64() {
   return now += 1'000'000;
 }
 
+inline unsigned atomicAdd(unsigned* to, unsigned by) { return std::exchange(*to, *to + by); }
+
 extern "C" {
 
 cudaError_t cudaDriverGetVersion(int* v) { return *v = 13000, cudaSuccess; }
@@ -88,7 +99,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   p->major = 9;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() {
+  while (cuda_at_once::holding > 0) std::this_thread::yield();
+  cuda_at_once::uploading = false;
+  return cudaSuccess;
+}
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t) { return "an error"; }
@@ -119,11 +134,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return cuda_at_once::enqueue([=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  std::memcpy(to, from, bytes);
+  cuda_at_once::uploading = cuda_at_once::uploading || kind == cudaMemcpyHostToDevice;
+  return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
   return cuda_at_once::enqueue([=] { std::memset(to, value, bytes); });
 }
+
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   *s = reinterpret_cast<cudaStream_t>(new cuda_at_once::stream);
@@ -136,7 +155,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   delete reinterpret_cast<cuda_at_once::stream*>(s);
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  cuda_at_once::uploading = cuda_at_once::uploading && s != nullptr;
+  return cudaSuccess;
+}
+/// On a thread of its own, beside what is enqueued next: a function that waits for that must not stop it.
+cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
+  ++cuda_at_once::holding;
+  std::thread([=] {
+    function(data);
+    --cuda_at_once::holding;
+  }).detach();
+  return cudaSuccess;
+}
 cudaError_t cudaStreamGetDevice(cudaStream_t, int* d) { return *d = 0, cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
@@ -153,7 +184,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* g) {
   *g = reinterpret_cast<cudaGraph_t>(std::exchange(cuda_at_once::capture, nullptr));
   return cudaSuccess;
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t g, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t g, unsigned long long flags) {
+  ++cuda_at_once::instantiated[flags];
   cuda_at_once::count("cudaGraphInstantiate");
   *e = reinterpret_cast<cudaGraphExec_t>(new cuda_at_once::graph(*reinterpret_cast<cuda_at_once::graph*>(g)));
   return cudaSuccess;
@@ -190,7 +222,10 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t, unsigned) {
       [e] { reinterpret_cast<cuda_at_once::event*>(e)->at = std::chrono::steady_clock::now(); });
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  while (cuda_at_once::holding > 0) std::this_thread::yield();
+  return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
   const auto at = [](cudaEvent_t e) { return reinterpret_cast<cuda_at_once::event*>(e)->at; };
   *ms = std::chrono::duration<float, std::milli>(at(b) - at(a)).count();

@@ -36,7 +36,8 @@ def rewrite(text):
         end = end_of_call(text, begin)
         name = launch[1] + (launch[2] or "")
         kernel = f"[](auto... arguments) {{ {name}(arguments...); }}"
-        arguments = ", ".join([f"dim3({grid})", f"dim3({block})", stream, kernel, text[begin + 1 : end]])
+        given = [text[begin + 1 : end]] if text[begin + 1 : end].strip() else []
+        arguments = ", ".join([f"dim3({grid})", f"dim3({block})", stream, kernel, *given])
         text = text[: launch.start()] + f"cuda_on_host::launch({arguments})" + text[end + 1 :]
     text = re.sub(r"\b(threadIdx|blockIdx|blockDim|gridDim)\b", r"cuda_on_host::\1", text)
     return re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"static \1 \2[12288];", text)  # 48 KiB, as on a device

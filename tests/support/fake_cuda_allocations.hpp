@@ -310,8 +310,12 @@ cudaError_t CUDARTAPI cudaMemcpy(void* to, const void* from, std::size_t bytes, 
   if (in.code != cudaSuccess) return in.code;
   if (const cudaError_t e = unsafe_call(); e != cudaSuccess) return e;
   CUstream_st* const s = stream_of(nullptr);
+  const allocation* const target = allocation_of(to);
+  // Of pageable memory, CUDA waits for earlier work, and returns when it has read it: the device's bytes come later.
+  const bool staged = allocation_of(from) == nullptr && target != nullptr && !target->pinned;
+  if (staged) wait_for(end_of(s));
   const cudaError_t e = copy(to, from, bytes, kind, s);
-  if (e == cudaSuccess) wait_for(s->after);
+  if (e == cudaSuccess && !staged) wait_for(s->after);
   return e == cudaSuccess ? give(the().sticky) : e;
 }
 cudaError_t CUDARTAPI cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t stream) {

@@ -15,6 +15,7 @@ inline void leave_capture(CUgraph_st* g) {
     if (s->capture != g) return;
     s->capture = nullptr;
     s->graph_after.clear();
+    s->graph_edges.clear();
   };
   for (void* p : d.streams) leave(static_cast<CUstream_st*>(p));
   for (const auto& [key, s] : d.per_thread) leave(s.get());
@@ -60,6 +61,19 @@ inline bool find_places(std::span<const cudaGraphNode_t> nodes, const CUgraph_st
     const std::size_t at = place_of(n, g);
     if (at == g.nodes.size() || std::find(out.begin(), out.end(), at) != out.end()) return false;
     out.push_back(at);
+  }
+  return true;
+}
+
+/// Adds to `edges` the data that is not zero. False for data that CUDA refuses in front of a node that is no kernel:
+/// only kernels follow programmatic events.
+inline bool add_edges(edge_data& edges, const std::vector<std::size_t>& after, const cudaGraphEdgeData* data,
+                      bool to_kernel) {
+  for (std::size_t i = 0; data != nullptr && i < after.size(); ++i) {
+    const bool programmatic = data[i].type == cudaGraphDependencyTypeProgrammatic;
+    const bool programmatic_port = data[i].from_port == cudaGraphKernelNodePortProgrammatic;
+    if (data[i].to_port != 0 || (programmatic && !to_kernel) || (programmatic_port && !programmatic)) return false;
+    if (data[i].from_port != 0 || programmatic) edges[after[i]] = data[i];
   }
   return true;
 }
@@ -141,6 +155,38 @@ bool has_memory(const Nodes& nodes) {
   return std::any_of(nodes.begin(), nodes.end(), [](const auto& n) { return (*n).work->memory != nullptr; });
 }
 
+/// Adds a child graph behind the nodes `after`.
+inline cudaError_t add_child(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                             const cudaGraphEdgeData* data, std::size_t count, const cudaGraphNodeParams* params) {
+  if (params == nullptr || params->type != cudaGraphNodeTypeGraph) return give(cudaErrorInvalidValue);
+  const cudaGraph_t child = params->graph.graph;
+  const auto& open = the().captures;
+  if (the().graphs.count(graph) == 0 && std::find(open.begin(), open.end(), graph) == open.end())
+    return give(cudaErrorInvalidValue);
+  if (the().graphs.count(child) == 0 || has_memory(child->nodes)) return give(cudaErrorInvalidValue);
+  auto made = std::make_unique<CUgraphNode_st>();
+  if (!find_places({after, count}, *graph, made->after) || !add_edges(made->edges, made->after, data, false))
+    return give(cudaErrorInvalidValue);
+  job j;
+  j.type = cudaGraphNodeTypeGraph;
+  j.name = "a graph";
+  j.child = std::make_shared<const std::vector<CUgraphNode_st>>(copy_of(*child));
+  made->work = std::make_shared<const job>(std::move(j));
+  made->by_hand = true;
+  graph->nodes.push_back(std::move(made));
+  *node = graph->nodes.back().get();
+  return cudaSuccess;
+}
+
+/// The graph that holds the node, captured or being captured; null if there is none.
+inline const CUgraph_st* graph_of(const CUgraphNode_st* node) {
+  std::vector<const CUgraph_st*> all(the().captures.begin(), the().captures.end());
+  for (const void* g : the().graphs) all.push_back(static_cast<const CUgraph_st*>(g));
+  const auto holds = [&](const CUgraph_st* g) { return place_of(node, *g) != g->nodes.size(); };
+  const auto at = std::find_if(all.begin(), all.end(), holds);
+  return at == all.end() ? nullptr : *at;
+}
+
 /// The kernel node `old` with other parameters; null if they do not fit.
 inline job_ptr with_parameters(const job& old, const cudaKernelNodeParams* p) {
   if (old.type != cudaGraphNodeTypeKernel || p == nullptr) return nullptr;
@@ -197,19 +243,26 @@ cudaError_t CUDARTAPI cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCa
             : g->broken  ? cudaStreamCaptureStatusInvalidated
                          : cudaStreamCaptureStatusActive;
   if (*status != cudaStreamCaptureStatusActive) return cudaSuccess;
+  if (after != nullptr && edges == nullptr && !s->graph_edges.empty()) return give(cudaErrorLossyQuery);
   if (id != nullptr) *id = g->id;
   if (graph != nullptr) *graph = g;
   if (after != nullptr) {
     s->reported.clear();
-    for (const std::size_t n : s->graph_after) s->reported.push_back(g->nodes[n].get());
+    s->reported_edges.clear();
+    for (const std::size_t n : s->graph_after) {
+      s->reported.push_back(g->nodes[n].get());
+      const auto data = s->graph_edges.find(n);
+      s->reported_edges.push_back(data == s->graph_edges.end() ? cudaGraphEdgeData{} : data->second);
+    }
     *after = s->reported.data();
   }
-  if (edges != nullptr) *edges = nullptr;
+  if (edges != nullptr) *edges = s->reported_edges.data();
   if (count != nullptr) *count = s->graph_after.size();
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* nodes,
-                                                          const cudaGraphEdgeData*, std::size_t count, unsigned flags) {
+                                                          const cudaGraphEdgeData* data, std::size_t count,
+                                                          unsigned flags) {
   using namespace remat::test::fake_cuda;
   const call in("cudaStreamUpdateCaptureDependencies");
   if (in.code != cudaSuccess) return in.code;
@@ -218,10 +271,16 @@ cudaError_t CUDARTAPI cudaStreamUpdateCaptureDependencies(cudaStream_t stream, c
   if (s->capture == nullptr) return give(cudaErrorIllegalState);
   if (s->capture->broken) return give(cudaErrorStreamCaptureInvalidated);
   std::vector<std::size_t> after;
-  if (flags > cudaStreamSetCaptureDependencies || !find_places({nodes, count}, *s->capture, after))
+  edge_data edges;
+  if (flags > cudaStreamSetCaptureDependencies || !find_places({nodes, count}, *s->capture, after) ||
+      !add_edges(edges, after, data, true))
     return give(cudaErrorInvalidValue);
-  if (flags == cudaStreamSetCaptureDependencies) s->graph_after.clear();
+  if (flags == cudaStreamSetCaptureDependencies) {
+    s->graph_after.clear();
+    s->graph_edges.clear();
+  }
   add_to(s->graph_after, after);
+  s->graph_edges.insert(edges.begin(), edges.end());
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
@@ -288,25 +347,37 @@ cudaError_t CUDARTAPI cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
   the().graphs.insert(*graph);
   return cudaSuccess;
 }
+cudaError_t CUDARTAPI cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                       const cudaGraphEdgeData* data, std::size_t count, cudaGraphNodeParams* params) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphAddNode");
+  return in.code != cudaSuccess ? in.code : add_child(node, graph, after, data, count, params);
+}
 cudaError_t CUDARTAPI cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
                                                  std::size_t count, cudaGraph_t child) {
   using namespace remat::test::fake_cuda;
   const call in("cudaGraphAddChildGraphNode");
   if (in.code != cudaSuccess) return in.code;
-  const auto& open = the().captures;
-  if (the().graphs.count(graph) == 0 && std::find(open.begin(), open.end(), graph) == open.end())
-    return give(cudaErrorInvalidValue);
-  if (the().graphs.count(child) == 0 || has_memory(child->nodes)) return give(cudaErrorInvalidValue);
-  auto made = std::make_unique<CUgraphNode_st>();
-  if (!find_places({after, count}, *graph, made->after)) return give(cudaErrorInvalidValue);
-  job j;
-  j.type = cudaGraphNodeTypeGraph;
-  j.name = "a graph";
-  j.child = std::make_shared<const std::vector<CUgraphNode_st>>(copy_of(*child));
-  made->work = std::make_shared<const job>(std::move(j));
-  made->by_hand = true;
-  graph->nodes.push_back(std::move(made));
-  *node = graph->nodes.back().get();
+  cudaGraphNodeParams params{};
+  params.type = cudaGraphNodeTypeGraph;
+  params.graph.graph = child;
+  return add_child(node, graph, after, nullptr, count, &params);
+}
+cudaError_t CUDARTAPI cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* after,
+                                                   cudaGraphEdgeData* data, std::size_t* count) {
+  using namespace remat::test::fake_cuda;
+  const call in("cudaGraphNodeGetDependencies");
+  if (in.code != cudaSuccess) return in.code;
+  const CUgraph_st* const g = graph_of(node);
+  if (g == nullptr) return give(cudaErrorInvalidValue);
+  if (after != nullptr && data == nullptr && !node->edges.empty()) return give(cudaErrorLossyQuery);
+  const std::size_t most = after == nullptr ? 0 : std::min(*count, node->after.size());
+  for (std::size_t i = 0; i < most; ++i) {
+    after[i] = g->nodes[node->after[i]].get();
+    const auto known = node->edges.find(node->after[i]);
+    if (data != nullptr) data[i] = known == node->edges.end() ? cudaGraphEdgeData{} : known->second;
+  }
+  *count = after == nullptr ? node->after.size() : most;
   return cudaSuccess;
 }
 cudaError_t CUDARTAPI cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,

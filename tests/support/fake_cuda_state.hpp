@@ -22,6 +22,9 @@
 
 namespace remat::test::fake_cuda {
 
+/// Of the nodes that work follows, those whose edges have data, by their place in the graph.
+using edge_data = std::map<std::size_t, cudaGraphEdgeData>;
+
 /// A range of bytes that a kernel reads or writes.
 struct access {
   const std::byte* at = nullptr;
@@ -96,6 +99,7 @@ struct item {
   vector_clock past;  // with the item itself
   moment when;
   int priority = 0;
+  int device = -1;  // of its work; none without work
   bool done = false;
 };
 
@@ -104,8 +108,9 @@ struct item {
 struct CUgraphNode_st {
   remat::test::fake_cuda::job_ptr work;
   std::vector<std::size_t> after;  // nodes of the same graph
-  std::vector<void*> pointers{};   // to the arguments of a kernel, as they were handed out last
-  bool by_hand = false;            // added by a call for graphs, not by a stream
+  remat::test::fake_cuda::edge_data edges{};
+  std::vector<void*> pointers{};  // to the arguments of a kernel, as they were handed out last
+  bool by_hand = false;           // added by a call for graphs, not by a stream
 };
 
 struct CUgraph_st {
@@ -133,7 +138,9 @@ struct CUstream_st {
   std::vector<std::size_t> after{};  // the work that the next work waits for
   CUgraph_st* capture = nullptr;     // not null while capturing
   std::vector<std::size_t> graph_after{};
+  remat::test::fake_cuda::edge_data graph_edges{};
   std::vector<CUgraphNode_st*> reported{};  // what cudaStreamGetCaptureInfo has handed out
+  std::vector<cudaGraphEdgeData> reported_edges{};
 };
 
 struct CUevent_st {

@@ -233,7 +233,7 @@ cudaError_t CUDARTAPI cudaDeviceSynchronize() {
     g->broken = true;
     return give(cudaErrorStreamCaptureUnsupported);
   }
-  wait_for_all();
+  wait_for_device(current());
   return give(the().sticky);
 }
 

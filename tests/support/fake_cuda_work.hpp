@@ -28,6 +28,7 @@ inline std::size_t add_item(job_ptr work, std::vector<std::size_t> after, int pr
   it.past[c] = ++d.chains[c];
   it.when = {c, d.chains[c], d.list.size()};
   it.priority = priority;
+  if (work) it.device = work->device;
   it.work = std::move(work);
   it.after = std::move(after);
   d.list.push_back(std::move(it));
@@ -85,6 +86,7 @@ inline cudaError_t enqueue_at(CUstream_st* s, job&& work) {
   auto node = std::make_unique<CUgraphNode_st>();
   node->work = std::move(shared);
   node->after = s->graph_after;
+  node->edges = std::exchange(s->graph_edges, {});
   s->capture->nodes.push_back(std::move(node));
   s->graph_after = {s->capture->nodes.size() - 1};
   return cudaSuccess;
@@ -234,6 +236,14 @@ inline void wait_for(const std::vector<std::size_t>& items) {
 inline void wait_for_all() {
   run_work(nullptr);
   the().host = the().chains;
+}
+/// The host waits for all work of one device.
+inline void wait_for_device(int on) {
+  if (the().devices == 1) return wait_for_all();
+  std::vector<std::size_t> mine;
+  for (std::size_t i = 0; i < the().list.size(); ++i)
+    if (the().list[i].device == on) mine.push_back(i);
+  wait_for(mine);
 }
 
 /// Makes a new device: no calls counted, none chosen to fail. Resources that were not given back stay lost.

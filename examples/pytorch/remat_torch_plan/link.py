@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .errors import PlanError
+from .held import HeldStream
 
 _EXAMPLE = "'out=25e9,in=25e9,latency=1e-5'"
 
@@ -95,7 +96,8 @@ _SMALL, _LARGE = 2**16, 2**26  # bytes
 
 @functools.cache
 def _measure(device):
-    times = {size: [_time_copies(device, size) for _ in range(7)] for size in (_SMALL, _LARGE)}
+    held = HeldStream(device)
+    times = {size: [_time_copies(device, size, held) for _ in range(7)] for size in (_SMALL, _LARGE)}
     middle = {size: [sorted(direction)[3] for direction in zip(*pairs)] for size, pairs in times.items()}
     return fit_link(_SMALL, middle[_SMALL], _LARGE, middle[_LARGE])
 
@@ -107,20 +109,26 @@ def fit_link(small, small_times, large, large_times):
     return Link(*speeds, latency)
 
 
-def _time_copies(device, size, count=8):
+def _time_copies(device, size, held, count=8):
     """Seconds of a copy of `size` bytes (out, in), while copies in both directions run."""
     pinned = [torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True) for _ in range(2)]
     there = [torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2)]
     streams = [torch.cuda.Stream(device) for _ in range(2)]
-    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(2)]
+    began, *ends = (torch.cuda.Event(enable_timing=True) for _ in range(3))
     torch.cuda.synchronize(device)
-    for stream, (begin, _) in zip(streams, events):
-        begin.record(stream)
-    for _ in range(count):
-        for stream, to, source in ((streams[0], pinned[0], there[0]), (streams[1], there[1], pinned[1])):
-            with torch.cuda.stream(stream):
-                to.copy_(source, non_blocking=True)
-    for stream, (_, end) in zip(streams, events):
-        end.record(stream)
+
+    def enqueue():
+        # Held until all copies are enqueued: otherwise small ones would take the time that the host needs for each.
+        began.record()
+        for stream in streams:
+            stream.wait_event(began)
+        for _ in range(count):
+            for stream, to, source in ((streams[0], pinned[0], there[0]), (streams[1], there[1], pinned[1])):
+                with torch.cuda.stream(stream):
+                    to.copy_(source, non_blocking=True)
+        for stream, end in zip(streams, ends):
+            end.record(stream)
+
+    held.time(enqueue)
     torch.cuda.synchronize(device)
-    return [begin.elapsed_time(end) * 1e-3 / count for begin, end in events]
+    return [began.elapsed_time(end) * 1e-3 / count for end in ends]

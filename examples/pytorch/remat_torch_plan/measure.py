@@ -9,6 +9,7 @@ import time
 import torch
 
 from .graph import GPU_GRANULARITY, layout_of, tensors_of
+from .held import HeldStream
 from .private import disable_current_modes, pytree, storage_key
 
 # (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes); None: it cannot run by itself
@@ -110,20 +111,17 @@ def _number(value):
     return value.node.hint if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
 
 
-def _run_once(node, args, kwargs, device):
-    if device.type == "cuda":
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        result = node.target(*args, **kwargs)
-        end.record()
-        end.synchronize()
-        return result, begin.elapsed_time(end) * 1e3
+def _run_once(node, args, kwargs, held):
+    """The operation's result, and the microseconds that it took; `held` is the stream of a GPU, or None."""
+    if held is not None:
+        result, milliseconds = held.time(lambda: node.target(*args, **kwargs))
+        return result, milliseconds * 1e3
     begin = time.perf_counter()
     result = node.target(*args, **kwargs)
     return result, (time.perf_counter() - begin) * 1e6
 
 
-def _measure(node, device, with_time):
+def _measure(node, device, with_time, held=None):
     high = _largest_index(node)
     if high is None or "effect" in node.meta:
         return None
@@ -132,7 +130,7 @@ def _measure(node, device, with_time):
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
-    result, first = _run_once(node, args, kwargs, device)
+    result, first = _run_once(node, args, kwargs, held)
     sizes, seen = [], set()
     for tensor in pytree.tree_leaves(result):
         if isinstance(tensor, torch.Tensor):
@@ -149,7 +147,7 @@ def _measure(node, device, with_time):
     spent = first
     del result
     while len(times) < 3 or (len(times) < 11 and spent < 30e3):
-        result, micros = _run_once(node, args, kwargs, device)
+        result, micros = _run_once(node, args, kwargs, held)
         del result
         times.append(micros)
         spent += micros
@@ -239,11 +237,12 @@ def measure(graph, device, with_time=True):
     try:
         # While a capture is open, its modes make every new tensor a fake one.
         with disable_current_modes(), torch.no_grad():
+            held = HeldStream(device) if device.type == "cuda" and with_time else None
             for key, o in _shown(distinct.items()):
                 known = _MEASURED.get(key)
                 if key not in _MEASURED or (with_time and known and known[0] is None):
                     try:
-                        _MEASURED[key] = _measure(o.node, device, with_time)
+                        _MEASURED[key] = _measure(o.node, device, with_time, held)
                     except Exception:  # a kernel that forbids the values that it was given, or has no room
                         _MEASURED[key] = None
     finally:

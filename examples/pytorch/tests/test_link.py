@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Steps that are planned with a link to the host: eager PyTorch's bits, within both budgets, and a sentence for what is wrong."""
+import contextlib
 import copy
 import functools
 import pickle
@@ -14,6 +15,7 @@ from test_step import Convolutions, Transformer
 from torch import nn
 
 import remat_torch_plan
+import remat_torch_plan.link as link_module
 import remat_torch_plan.step as step_module
 from remat_torch_plan import BudgetError, Link, PlanError, copies, measure_peak, planner
 from remat_torch_plan.link import fit_link, parse_link
@@ -113,6 +115,45 @@ def test_only_a_gpus_link_is_measured():
         remat_torch_plan.measure_link()
     with pytest.raises(PlanError, match="planned for the device 'cpu'"):
         remat_torch_plan.measure_link("cpu")
+
+
+def test_copies_are_timed_while_the_streams_are_held(monkeypatch):
+    log = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            self.enable_timing = enable_timing
+
+        def record(self, stream=None):
+            log.append("record")
+
+        def elapsed_time(self, other):
+            return 16.0
+
+    class Stream(contextlib.nullcontext):
+        def __init__(self, device):
+            super().__init__()
+
+        def wait_event(self, event):
+            log.append("wait")
+
+    class Held:
+        def time(self, enqueue):
+            log.append("held")
+            enqueue()
+            log.append("released")
+
+    empty, copy_ = torch.empty, torch.Tensor.copy_
+    monkeypatch.setattr(torch, "empty", lambda *sizes, pin_memory=False, **options: empty(*sizes, **options))
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda *args, **options: log.append("copy") or copy_(*args, **options))
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: log.append("synchronize"))
+    assert link_module._time_copies(torch.device("cpu"), 64, Held(), count=4) == [0.004, 0.004]
+    held = log[log.index("held") + 1 : log.index("released")]
+    assert held == ["record", "wait", "wait", *["copy"] * 8, "record", "record"]
+    assert log[log.index("released") + 1 :] == ["synchronize"]
 
 
 def test_the_link_of_two_measured_sizes():

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import termios
+import types
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 import remat_torch_plan
+from remat_torch_plan import held
 from remat_torch_plan import measure as measuring
 
 
@@ -31,12 +33,54 @@ def runs(monkeypatch):
     seen = []
     run = measuring._run_once
 
-    def spy(node, args, kwargs, device):
+    def spy(node, args, kwargs, held):
         seen.append((node, [a for a in args if isinstance(a, torch.Tensor)]))
-        return run(node, args, kwargs, device)
+        return run(node, args, kwargs, held)
 
     monkeypatch.setattr(measuring, "_run_once", spy)
     return seen
+
+
+def test_an_operation_on_a_gpu_is_enqueued_while_the_stream_is_busy(monkeypatch):
+    log = []
+    reached = [True, True, False, False]  # whether the device was done with the buffer before the operation was enqueued
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            log.append("event")
+
+        def query(self):
+            log.append("query")
+            return reached.pop(0)
+
+        def synchronize(self):
+            log.append("wait")
+
+        def elapsed_time(self, end):
+            return 0.25
+
+    class Buffer:
+        def zero_(self):
+            log.append("fill")
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(L2_cache_size=50 * 2**20))
+    stream = held.HeldStream("cpu")
+    assert stream._buffer.nbytes == 100 * 2**20
+    stream._buffer = Buffer()
+    node = types.SimpleNamespace(target=lambda x: log.append("operation") or x + 1)
+    rest = ["event", "operation", "query", "event", "wait"]
+    assert measuring._run_once(node, (1,), {}, stream) == (2, 250.0)
+    assert log == ["fill", *rest, *["fill"] * 2, *rest, *["fill"] * 4, *rest]
+    log.clear()
+    measuring._run_once(node, (1,), {}, stream)
+    assert log == [*["fill"] * 4, *rest]
+    reached[:] = [True] * 9  # the host is slower than any buffer: the time counts all the same
+    assert measuring._run_once(node, (1,), {}, stream) == (2, 250.0)
 
 
 @pytest.mark.parametrize("name", NETS)

@@ -161,7 +161,9 @@ struct cuda_options {
   /// compute-sanitizer sees a kernel that leaves its tensor. Only for an arena that no other executor uses.
   bool regions = false;
   bool timing = false;  ///< note when each launch began and ended: two more events a launch
-  bool ranges = false;  ///< an NVTX range around each launch's enqueuing, with the operation's name
+  /// An NVTX range around each launch's enqueuing, with the operation's name. Replays have none: a captured step then
+  /// lists the launch of each of its nodes (`cuda_captured_step::nodes`).
+  bool ranges = false;
   /// If not null: written before each training step; must outlive the executor and its work. A step with random
   /// operations (`launch_plan::is_random`) can be captured only with it.
   const cuda_seed* seed = nullptr;
@@ -173,35 +175,69 @@ struct cuda_launch_time {
   float duration = 0;  ///< how long its kernel or its copy took
 };
 
+/// The result of `cuda_executor::update`; true if only parameters of nodes were replaced in the executable graph.
+struct cuda_step_update {
+  cudaGraphExecUpdateResult result = cudaGraphExecUpdateSuccess;  ///< CUDA's reason to refuse that
+  cudaGraphNode_t node{};  ///< the node of the new `graph()` that is at fault; null if CUDA names none
+  /// True if the executable graph was kept, false if it was instantiated anew.
+  [[nodiscard]] explicit operator bool() const noexcept { return result == cudaGraphExecUpdateSuccess; }
+  /// The reason in words.
+  [[nodiscard]] const char* reason() const noexcept {
+    switch (result) {
+      case cudaGraphExecUpdateSuccess:
+        return "updated";
+      case cudaGraphExecUpdateErrorTopologyChanged:
+        return "the nodes or their edges have changed";
+      case cudaGraphExecUpdateErrorNodeTypeChanged:
+        return "the type of a node has changed";
+      case cudaGraphExecUpdateErrorFunctionChanged:
+      case cudaGraphExecUpdateErrorUnsupportedFunctionChange:
+        return "the function of a kernel has changed, or its context";
+      case cudaGraphExecUpdateErrorParametersChanged:
+        return "the parameters of a node have changed in a way that cannot be updated";
+      case cudaGraphExecUpdateErrorNotSupported:
+        return "a node cannot be updated";
+      case cudaGraphExecUpdateErrorAttributesChanged:
+        return "the attributes of a node have changed, such as its priority";
+      default:
+        return "CUDA gives no reason";
+    }
+  }
+};
+
 /// A training step as a CUDA graph that can be replayed, or become a part of graphs of the caller. It uses the
 /// executor's arena and the memory that was bound at the capture, and must not outlive either; graphs of the caller
 /// that have it as a part must not be launched after them.
 class cuda_captured_step {
  public:
-  /// Makes `graph` executable, for the executor that owns `arena`. `seed` is written before each launch; null: none is.
+  /// Makes `made` executable, for the executor that owns `arena`. `seed` is written before each launch; null: none is.
   /// Throws `cuda_error`.
-  cuda_captured_step(cuda_graph graph, const cuda_seed* seed, const detail::cuda::cuda_arena& arena)
-      : graph_(std::move(graph)),
-        exec_(make_cuda_graph_exec(graph_)),
+  cuda_captured_step(detail::cuda::captured_graph made, const cuda_seed* seed, const detail::cuda::cuda_arena& arena)
+      : made_(std::move(made)),
+        exec_(make_cuda_graph_exec(made_.graph)),
         seed_(seed),
         arena_(&arena),
         device_(detail::cuda::current_device()) {}
 
   /// Enqueues the training step on `stream` and returns. `step_seed` is written to the executor's `cuda_seed`, if it
   /// has one; `kernel_call::seed` stays as at the capture. If `stream` is capturing, the step becomes a child graph of
-  /// that capture, as by `add_to`, and `step_seed` is ignored.
-  /// Throws `bad_argument` if another device is current than at the capture, `cuda_error`.
-  void launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
+  /// that capture, as by `add_to`, and `step_seed` is ignored. Returns the number of the step,
+  /// `cuda_executor::generation()`. Throws `bad_argument` if another device is current than at the capture,
+  /// `cuda_error`.
+  std::uint64_t launch(cudaStream_t stream, std::uint64_t step_seed = 0) const {
     detail::cuda::require_current(device_);
     if (detail::cuda::is_capturing(stream)) {
-      arena_->lend();
-      detail::cuda::add_to_capture(stream, graph_.get());
-      return;
+      arena_->lend(made_.repeats);
+      detail::cuda::add_to_capture(stream, made_.graph.get());
+      return arena_->last().generation;
     }
     arena_->acquire(stream);
     if (seed_ != nullptr) seed_->set(step_seed, stream);
     throw_on_cuda_error(cudaGraphLaunch(exec_.get(), stream), "launching the captured step");
+    arena_->last().whole = true;
+    arena_->last().repeats = made_.repeats;
     arena_->release(stream);
+    return arena_->last().generation;
   }
 
   /// Adds the training step to the caller's `graph`, as a child graph behind the nodes `after` of it, and returns its
@@ -214,36 +250,40 @@ class cuda_captured_step {
   /// `cuda_error`, also if the step has nodes that allocate or free memory, which CUDA refuses in a child graph.
   cudaGraphNode_t add_to(cudaGraph_t graph, std::span<const cudaGraphNode_t> after = {}) const {
     detail::cuda::require_current(device_);
-    arena_->lend();
-    return detail::cuda::add_child(graph, after, graph_.get());
+    arena_->lend(made_.repeats);
+    return detail::cuda::add_child(graph, after, made_.graph.get());
   }
 
-  /// Replaces the step by `graph`, a new capture of the same executor. Launches that were enqueued before run as they
+  /// Replaces the step by `made`, a new capture of the same executor. Launches that were enqueued before run as they
   /// were. Returns true if only parameters of nodes were replaced in the executable graph (cudaGraphExecUpdate), false
-  /// if nodes, edges or priorities differ, so that it was instantiated anew. Throws `cuda_error`; the step must then be
-  /// replaced again before its next launch.
-  bool update(cuda_graph graph) {
+  /// and the reason if nodes, edges or priorities differ, so that it was instantiated anew. Throws `cuda_error`; the
+  /// step must then be replaced again before its next launch.
+  cuda_step_update update(detail::cuda::captured_graph made) {
     cudaGraphExecUpdateResultInfo info{};
-    const cudaError_t code = cudaGraphExecUpdate(exec_.get(), graph.get(), &info);
+    const cudaError_t code = cudaGraphExecUpdate(exec_.get(), made.graph.get(), &info);
     if (code == cudaErrorGraphExecUpdateFailure) {
       static_cast<void>(cudaGetLastError());
-      exec_ = make_cuda_graph_exec(graph);
+      exec_ = make_cuda_graph_exec(made.graph);
     } else {
       throw_on_cuda_error(code, "updating the captured step");
     }
-    graph_ = std::move(graph);
-    return code == cudaSuccess;
+    made_ = std::move(made);
+    return {info.result, info.errorNode};
   }
 
   /// True when the executor that owns `arena` has captured the step.
   [[nodiscard]] bool is_of(const detail::cuda::cuda_arena& arena) const noexcept { return arena_ == &arena; }
   /// The captured graph, for the runtime's own functions; this object owns it.
-  [[nodiscard]] cudaGraph_t graph() const noexcept { return graph_.get(); }
+  [[nodiscard]] cudaGraph_t graph() const noexcept { return made_.graph.get(); }
+  /// The nodes of the graph that the launches made, in the order of the launches, if `cuda_options::ranges` is set:
+  /// `plan().launches()` says what a launch is, and `plan().label(…)` its name. A profiler reports nodes by numbers
+  /// (CUPTI's `cuptiGetGraphNodeId`).
+  [[nodiscard]] std::span<const cuda_step_node> nodes() const noexcept { return made_.nodes; }
   /// The executable graph, for the runtime's own functions; this object owns it.
   [[nodiscard]] cudaGraphExec_t exec() const noexcept { return exec_.get(); }
 
  private:
-  cuda_graph graph_;
+  detail::cuda::captured_graph made_;
   cuda_graph_exec exec_;
   const cuda_seed* seed_;
   const detail::cuda::cuda_arena* arena_;
@@ -318,12 +358,12 @@ class cuda_executor {
   }
   cuda_executor(const cuda_executor&) = delete;
   cuda_executor& operator=(const cuda_executor&) = delete;
-  /// Waits for the end of the last step if the arena is its own; for the device if the step is a part of a graph of the
-  /// caller's and the arena is not. Otherwise only if a run has failed, and so has the wait for its work or the note of
-  /// its end.
+  /// Waits for the end of the last step if the arena is its own; for the executor's device if the step is a part of a
+  /// graph of the caller's and the arena is not. Otherwise only if a run has failed, and so has the wait for its work
+  /// or the note of its end. An arena whose work cannot be waited for is not freed.
   ~cuda_executor() {
     for (std::size_t s = 1; unsettled_ && s < streams_.size(); ++s)
-      static_cast<void>(cudaStreamSynchronize(streams_[s]));
+      if (cudaStreamSynchronize(streams_[s]) != cudaSuccess) arena_.lend(nullptr);
   }
 
   /// Kernels read resident tensor `t` from `memory`, on the device, from the next run, capture or update on. Steps that
@@ -360,7 +400,7 @@ class cuda_executor {
     capturing_ = detail::cuda::is_capturing(stream);
     if (capturing_) {
       require_replayable();
-      arena_.lend();
+      arena_.lend(repeats_);
     } else if (stream != checked_) {
       detail::cuda::require_stream_of(device_, stream, "the stream");
       checked_ = stream;
@@ -389,18 +429,18 @@ class cuda_executor {
 
   /// Captures the training step again, with the memory that is bound now, and puts it into `step`: its executable graph
   /// gets new parameters and is not instantiated again. Launches of `step` that were enqueued before run as they were.
-  /// Returns true; false if nodes or edges have changed (kernels that choose by address), or priorities (a step of
-  /// `capture_on` whose stream has another one: use `update_on`), so that the step was instantiated after all.
+  /// Returns true; false and the reason if nodes or edges have changed (kernels that choose by address), or priorities
+  /// (a step of `capture_on` whose stream has another one: use `update_on`), so that it was instantiated after all.
   /// O(launches): the cost of enqueuing one step, and of cudaGraphExecUpdate.
   ///
   /// Throws as `capture`, `bad_argument` if another executor has captured `step`.
-  bool update(cuda_captured_step& step, std::uint64_t step_seed = 0) {
+  cuda_step_update update(cuda_captured_step& step, std::uint64_t step_seed = 0) {
     const detail::exclusive_use use(in_use_);
     require_own(step);
     return step.update(captured(own_capture_stream(), step_seed));
   }
   /// Does what `update` does, for a step of `capture_on`: captures on the caller's `stream`.
-  bool update_on(cudaStream_t stream, cuda_captured_step& step, std::uint64_t step_seed = 0) {
+  cuda_step_update update_on(cudaStream_t stream, cuda_captured_step& step, std::uint64_t step_seed = 0) {
     const detail::exclusive_use use(in_use_);
     require_own(step);
     require_capturable(stream);
@@ -421,32 +461,40 @@ class cuda_executor {
       if (times[o] == 0)
         throw bad_argument("the repetitions of " + plan_.label(static_cast<op_id>(o)) +
                            " are 0; they must be at least 1");
-    repeats_ = std::move(times);
+    repeats_ = times.empty() ? nullptr : std::make_shared<const std::vector<std::uint32_t>>(std::move(times));
   }
 
-  /// Returns the time of each launch of the last training step, if `timing` is set. Wait for its end first. Throws
-  /// `bad_argument` without `timing` or if no step has run to its end since the last one that did not, `cuda_error`
-  /// where the step has not ended.
+  /// Returns the time of each launch of the last training step that was run or replayed, if `timing` is set. Wait for
+  /// its end first. Throws `bad_argument` without `timing` or if no step has run to its end since the last one that did
+  /// not, `cuda_error` where the step has not ended.
   [[nodiscard]] std::vector<cuda_launch_time> times() const {
-    require_timed();
+    static_cast<void>(require_timed());
     std::vector<cuda_launch_time> out(plan_.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
       out[i].start = between(2 * plan_.size(), 2 * i);
       out[i].duration = between(2 * i, 2 * i + 1);
-      if (!timed_repeats_.empty() && !plan_.launches()[i].is_copy())
-        out[i].duration /= static_cast<float>(timed_repeats_[index(plan_.launches()[i].operation)]);
+      if (const auto& repeats = arena_.last().repeats; repeats && !plan_.launches()[i].is_copy())
+        out[i].duration /= static_cast<float>((*repeats)[index(plan_.launches()[i].operation)]);
     }
     return out;
   }
   /// Returns the time of the last training step on the device, in milliseconds, if `timing` is set. Throws as `times`.
-  [[nodiscard]] float step_time() const {
-    require_timed();
-    return between(2 * plan_.size(), 2 * plan_.size() + 1);
-  }
+  [[nodiscard]] float step_time() const { return require_timed(); }
 
   /// A final output in device memory; the next step overwrites it, or adds to it. Throws `bad_argument` for other
   /// tensors.
   [[nodiscard]] std::span<const std::byte> output(tensor_id t) const { return calls_.output(t); }
+  /// Likewise, of the step with that number: throws `bad_argument` if another one has been enqueued since, a replay for
+  /// instance, so that the memory holds its output, or will.
+  [[nodiscard]] std::span<const std::byte> output(tensor_id t, std::uint64_t of_generation) const {
+    if (of_generation != generation())
+      throw bad_argument(plan_.label(t) + " of step number " + std::to_string(of_generation) +
+                         " is asked for; the last one that was enqueued is number " + std::to_string(generation()));
+    return output(t);
+  }
+  /// The number of the last step that was enqueued by `run` or by `launch` of a captured step, from 1 on; 0: none was.
+  /// Launches of the caller's graphs are not seen.
+  [[nodiscard]] std::uint64_t generation() const noexcept { return arena_.last().generation; }
   /// The plan that the executor runs.
   [[nodiscard]] const launch_plan& plan() const noexcept { return plan_; }
   /// The arena of the copies on the host, in pinned memory; empty if the plan has none.
@@ -483,7 +531,7 @@ class cuda_executor {
     void operator()(const cuda_call& call) const {
       const std::size_t o = index(call.operation);
       const detail::cuda::nvtx_range named(self.labels_.empty() ? nullptr : self.labels_[o].c_str());
-      const std::uint32_t times = self.repeats_.empty() ? 1 : self.repeats_[o];
+      const std::uint32_t times = self.repeats_ ? (*self.repeats_)[o] : 1;
       for (std::uint32_t i = 0; i < times; ++i) {
         if constexpr (std::same_as<decltype(self.kernels_(call)), cudaError_t>)
           throw_on_cuda_error(self.kernels_(call), "enqueuing it");
@@ -524,9 +572,11 @@ class cuda_executor {
       }
       if (self.writes_) self.writes_->before(i, self.stream(l.stream));
       if (self.options_.timing) self.stamp(2 * std::size_t{i}, self.stream(l.stream));
+      if (self.tabulates_) self.nodes_.before(self.stream(l.stream));
     }
     void after(std::uint32_t i) const {
       const launch& l = self.plan_.launches()[i];
+      if (self.tabulates_) self.nodes_.after(self.stream(l.stream), i);
       if (self.options_.timing) self.stamp(2 * std::size_t{i} + 1, self.stream(l.stream));
       if (self.options_.debug == cuda_debug::off) return;
       if (self.writes_) self.writes_->after(i, self.stream(l.stream));
@@ -562,8 +612,10 @@ class cuda_executor {
   void make_clocks() {
     for (std::size_t i = 0; i < 2 * plan_.size() + 2; ++i) clocks_.push_back(make_cuda_event(cudaEventDefault));
     // CUDA promises a time only of events that cudaEventRecord has recorded; in replays, nodes of a graph do.
+    // The last one is recorded first, so that the step's time is not positive before a step has run.
     const cuda_stream once = make_cuda_stream();
-    for (const cuda_event& e : clocks_) throw_on_cuda_error(cudaEventRecord(e.get(), once.get()), "recording an event");
+    for (std::size_t i = clocks_.size(); i-- > 0;)
+      throw_on_cuda_error(cudaEventRecord(clocks_[i].get(), once.get()), "recording an event");
     throw_on_cuda_error(cudaStreamSynchronize(once.get()), "recording events");
   }
   void prepare(const char* before) {
@@ -571,10 +623,14 @@ class cuda_executor {
     throw_on_cuda_error(cudaGetLastError(), before);
     detail::cuda::require_current(device_);
   }
-  void require_timed() const {
-    if (clocks_.empty() || !timed_)
-      throw bad_argument(clocks_.empty() ? "times are noted where the option `timing` is set"
-                                         : "no step has run to its end yet");
+  /// The time of the last step.
+  [[nodiscard]] float require_timed() const {
+    if (clocks_.empty()) throw bad_argument("times are noted where the option `timing` is set");
+    // Launches of the caller's graphs are seen by their clocks alone: a step that has begun last has not ended.
+    const bool whole = arena_.last().whole || arena_.is_lent();
+    const float ms = whole ? between(2 * plan_.size(), 2 * plan_.size() + 1) : 0;
+    if (ms <= 0) throw bad_argument("no step has run to its end yet");
+    return ms;
   }
   [[nodiscard]] float between(std::size_t first, std::size_t second) const {
     float ms = 0;
@@ -599,23 +655,28 @@ class cuda_executor {
     }
     return capture_stream_.get();
   }
-  [[nodiscard]] cuda_graph captured(cudaStream_t stream, std::uint64_t step_seed) {
+  [[nodiscard]] detail::cuda::captured_graph captured(cudaStream_t stream, std::uint64_t step_seed) {
     require_replayable();
     prepare("a call before the capture");
     if (unsettled_) settle();
     throw_on_cuda_error(cudaStreamBeginCapture(stream, options_.capture_mode), "beginning a capture");
     capturing_ = true;
+    tabulates_ = options_.ranges;
     cudaGraph_t graph{};
     try {
       enqueue(stream, step_seed, {});
+      tabulates_ = false;
     } catch (...) {
+      tabulates_ = false;
+      static_cast<void>(nodes_.take());
       static_cast<void>(cudaStreamEndCapture(stream, &graph));
       static_cast<void>(cudaGetLastError());
       const cuda_graph part(graph);
       throw;
     }
+    std::vector<cuda_step_node> nodes = nodes_.take();
     throw_on_cuda_error(cudaStreamEndCapture(stream, &graph), "ending the capture");
-    return cuda_graph(graph);
+    return {cuda_graph(graph), repeats_, std::move(nodes)};
   }
   void require_replayable() const {
     if (options_.debug != cuda_debug::off)
@@ -633,7 +694,7 @@ class cuda_executor {
       streams_[0] = stream;
       for (const std::uint32_t i : on_callers_) calls_[i].stream = stream;
     }
-    timed_ = false;
+    if (!capturing_) arena_.last().whole = false;
     try {
       begin();
       const bool done = issue_all(step_seed, [&] { return stop.stop_requested(); }) == plan_.size();
@@ -642,7 +703,7 @@ class cuda_executor {
       else
         settle();
       if (!capturing_) arena_.release(stream);
-      timed_ = done && options_.timing;
+      if (!capturing_) arena_.last().whole = done;
       return done ? run_status::done : run_status::cancelled;
     } catch (...) {
       unsettled_ = streams_.size() > 1;
@@ -658,16 +719,15 @@ class cuda_executor {
     if (begun_) throw_on_cuda_error(cudaEventRecord(begun_.get(), stream(0)), "recording the begin of the step");
     for (const std::uint32_t s : joints_.forks)
       throw_on_cuda_error(cudaStreamWaitEvent(stream(s), begun_.get(), 0), "waiting for the begin of the step");
-    if (!options_.timing) return;
-    timed_repeats_ = repeats_;
-    stamp(2 * plan_.size(), stream(0));
+    if (!capturing_) arena_.last().repeats = repeats_;
+    if (options_.timing) stamp(2 * plan_.size(), stream(0));
   }
 
   template <class Stop>
   std::size_t issue_all(std::uint64_t step_seed, Stop&& stop) {
     plan_device events{*this};
     checked_kernels kernels{*this};
-    if (options_.timing || options_.debug != cuda_debug::off)
+    if (options_.timing || options_.debug != cuda_debug::off || tabulates_)
       return issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, stop, watch{*this});
     return issue(plan_, calls_, plan_.in_order(), step_seed, events, kernels, stop);
   }
@@ -724,22 +784,22 @@ class cuda_executor {
   std::vector<cudaStream_t> streams_;  // all of the plan; stream 0 is that of the last run
   detail::launch_calls<cudaStream_t> calls_;
   detail::cuda::fork_and_join joints_;
-  std::vector<cuda_event> events_;            // the plan's
-  cuda_event begun_;                          // an event behind what the caller's stream held before the step
-  std::vector<cuda_event> ends_;              // ends of the joined streams whose last launch has no event
-  std::vector<cuda_event> clocks_;            // begin and end of each launch, then of the step
-  std::vector<std::string> labels_;           // each operation's label
-  std::vector<std::string> copy_labels_;      // the label of each tensor's copies
-  std::vector<std::uint32_t> on_callers_;     // the launches of stream 0
-  std::vector<std::uint32_t> repeats_;        // each operation's repeats; empty: 1
-  std::vector<std::uint32_t> timed_repeats_;  // the repeats of the last step that was enqueued
+  std::vector<cuda_event> events_;         // the plan's
+  cuda_event begun_;                       // an event behind what the caller's stream held before the step
+  std::vector<cuda_event> ends_;           // ends of the joined streams whose last launch has no event
+  std::vector<cuda_event> clocks_;         // begin and end of each launch, then of the step
+  std::vector<std::string> labels_;        // each operation's label
+  std::vector<std::string> copy_labels_;   // the label of each tensor's copies
+  std::vector<std::uint32_t> on_callers_;  // the launches of stream 0
+  detail::cuda::step_repeats repeats_;     // each operation's repeats; null: 1
   std::optional<detail::cuda::memory_regions<>> regions_;
   std::optional<detail::cuda::write_check> writes_;
   cuda_stream capture_stream_;
   cudaStream_t checked_ = nullptr;  // a stream that is known to be of the device
+  detail::cuda::node_table nodes_;
   bool capturing_ = false;
+  bool tabulates_ = false;  // the launch of each node is noted
   bool unsettled_ = false;
-  bool timed_ = false;
   std::atomic<bool> in_use_{false};
 };
 

@@ -107,11 +107,15 @@ using cuda_graph_exec = cuda_handle<cudaGraphExec_t, &cudaGraphExecDestroy>;  //
 
 /// An executable copy of a graph. Its kernels keep the priorities that they were captured with, whatever the priority
 /// of the stream that it is launched into.
-[[nodiscard]] inline cuda_graph_exec make_cuda_graph_exec(const cuda_graph& graph) {
+[[nodiscard]] inline cuda_graph_exec make_cuda_graph_exec(cudaGraph_t graph) {
   cudaGraphExec_t e{};
-  throw_on_cuda_error(cudaGraphInstantiate(&e, graph.get(), cudaGraphInstantiateFlagUseNodePriority),
+  throw_on_cuda_error(cudaGraphInstantiate(&e, graph, cudaGraphInstantiateFlagUseNodePriority),
                       "instantiating a graph");
   return cuda_graph_exec(e);
+}
+/// \overload
+[[nodiscard]] inline cuda_graph_exec make_cuda_graph_exec(const cuda_graph& graph) {
+  return make_cuda_graph_exec(graph.get());
 }
 
 /// Device memory: allocated and owned, or the caller's.
@@ -174,6 +178,11 @@ class cuda_memory {
   [[nodiscard]] bool is_owned() const noexcept { return bytes_.data() != nullptr && owner_ != owner::caller; }
   /// The stream in whose order memory of a pool is allocated and freed.
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
+  /// Gives up the memory, and has none afterwards: what was allocated here, the caller must free.
+  [[nodiscard]] std::span<std::byte> release() noexcept {
+    owner_ = owner::caller;
+    return std::exchange(bytes_, {});
+  }
   /// Frees the memory, unless it is the caller's; there is none afterwards. Reports no error.
   void reset() noexcept {
     if (bytes_.data() != nullptr && owner_ == owner::heap) static_cast<void>(cudaFree(bytes_.data()));
@@ -224,6 +233,11 @@ class cuda_host_memory {
   [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
   /// True when the memory was allocated here, and is freed at the end.
   [[nodiscard]] bool is_owned() const noexcept { return static_cast<bool>(own_); }
+  /// Gives up the memory, and has none afterwards: what was allocated here, the caller must free.
+  [[nodiscard]] std::span<std::byte> release() noexcept {
+    static_cast<void>(own_.release());
+    return std::exchange(bytes_, {});
+  }
 
  private:
   using handle = cuda_handle<void*, &cudaFreeHost>;

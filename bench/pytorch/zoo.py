@@ -183,13 +183,15 @@ def check(name, budgets, seconds, rounds):
         plan = step.last
         limit = budget if budget > 1 else int(budget * plan.baseline_bytes)
         row |= {
-            "operations": len(plan.graph.operations),
+            "operations": sum(len(g.operations) for g in plan.graphs),
             "promised / unplanned": plan.peak_bytes / plan.baseline_bytes,
             "measured / promised": peak / plan.peak_bytes,
-            "predicted overhead": plan.schedule.overhead,
-            "above the bound": plan.schedule.gap,
+            "predicted overhead": overhead_of(plan),
+            "above the bound": plan.gap if by_regions(plan) else plan.schedule.gap,
             "own seeds": plan.seeded,
         }
+        if by_regions(plan):
+            row |= {"regions": len(plan.regions), "reason": " ".join(f"{plan.breaks[0].reason if plan.breaks else ''}".split())}
         if rounds:
             took = medians(ways | {"ours": (step, ours)}, inputs, kwargs, rounds)
             row["time / eager's"] = took["ours"] / took["eager"]
@@ -202,6 +204,14 @@ def check(name, budgets, seconds, rounds):
         if peak > max(limit, plan.peak_bytes):
             row["result"] = "OVER BUDGET"
         yield row
+
+
+def by_regions(plan):
+    return hasattr(plan, "regions")
+
+
+def overhead_of(plan):
+    return plan.overhead if by_regions(plan) else plan.schedule.overhead
 
 
 def first_step(name, budget, seconds, rounds):
@@ -238,7 +248,7 @@ def first_step(name, budget, seconds, rounds):
     row["plan(), s"] = statistics.median(planning)
     row |= {f"first step, ms, verify={v}": 1e3 * statistics.median(found) for v, found in taken.items()}
     row |= {f"later step, ms, verify={v}": 1e3 * statistics.median(found) for v, found in later.items()}
-    return row | {"operations": len(step.last.graph.operations)}
+    return row | {"operations": sum(len(g.operations) for g in step.last.graphs)}
 
 
 def batches(inputs, kwargs, count, seed):
@@ -289,12 +299,15 @@ def compare_curves(name, budget, seconds, steps, rank=None):
     expected = train(remat_torch_plan.capture.LossModule(eager, loss), eager, data, 1 + (rank or 0))
     found = train(step, ours, data, 1 + (rank or 0))
     plan = step.last
-    computes = [i for kind, i in plan.schedule.steps if kind == "compute"]
-    again = [i for i in set(computes) if computes.count(i) > 1]
+    random, again = 0, 0
+    for graph, schedule in [(p.graph, w.schedule) for _, p, w in plan.calls] if by_regions(plan) else [(plan.graph, plan.schedule)]:
+        computes = [i for kind, i in schedule.steps if kind == "compute"]
+        random += sum(o.random for o in graph.operations)
+        again += sum(graph.operations[i].random for i in set(computes) if computes.count(i) > 1)
     row |= {
         "plans": len(step.plans),
-        "random operations": sum(o.random for o in plan.graph.operations),
-        "of them run again": sum(plan.graph.operations[i].random for i in again),
+        "random operations": random,
+        "of them run again": again,
         "first loss": expected[0][0].item(),
         "last loss": expected[0][-1].item(),
         "steps clipped": sum(bool(n > CLIP) for n in expected[1]),

@@ -181,13 +181,16 @@ class Applier:
 
     `compiled`: the graphs go to Inductor, so that random operations are replayed by PyTorch's own operations.
     `gates`: the step's inputs go through gates (see `gradients`), so that the backward graph gives one gradient after another.
+    `boxed`: the call, not autograd, keeps what the backward graph reads, so that all schedules give graphs of one signature; "alone" if
+        AOTAutograd does not see the graphs.
     """
 
-    def __init__(self, g, steps, compiled=False, gates=False):
+    def __init__(self, g, steps, compiled=False, gates=False, boxed=False):
         self.g = g
         self.steps = steps
         self.compiled = compiled
         self.gates = gates
+        self.boxed = boxed
         self.gradient_order = []  # places of inputs of the step, in the order in which their gradients become ready
         self.seeded = not compiled and not first_runs_in_order(g, steps)
         cut = [i for i, s in enumerate(steps) if s == ("compute", g.tangent)]
@@ -253,8 +256,9 @@ class Applier:
         backward, saved, numbers = self.emit_backward(forward)
         if self.gates:
             # The gates have the gradients. AOTAutograd detaches an input that is no leaf if it sees None in its place.
-            tangent = backward.value(next(n for n in joint.graph.nodes if is_tangent(n)))
-            grads = [tangent if isinstance(n, Node) else None for n in gradient_nodes]
+            # Who compiles a region by himself shows it to AOTAutograd by a graph of its own, and holds no tangent until the end.
+            tangent = next(n for n in backward.graph.find_nodes(op="placeholder") if is_tangent(n))
+            grads = [tangent if isinstance(n, Node) and self.boxed != "alone" else None for n in gradient_nodes]
         else:
             grads = [backward.value(n) if isinstance(n, Node) else n for n in gradient_nodes]
         backward.graph.output(tuple(grads)).meta["desc"] = list(gradient_descs)
@@ -354,10 +358,18 @@ class Applier:
         """Returns the backward graph's emitter, and the nodes of the forward graph that it reads: tensors, and numbers."""
         saved, numbers = [], []  # AOTAutograd wants numbers after the tensors, but before them in the backward graph
 
+        kept = []  # the node that takes what the call has kept, and the nodes of what it keeps
+
         def save(node):
             if isinstance(node, Node) and node.op == "get_attr":
                 return backward.graph.node_copy(node)
             source = forward.value(node)
+            if self.boxed and node is not self.call:
+                with backward.graph.inserting_after(kept[0]):
+                    copy = backward.graph.create_node("call_function", operator.getitem, (kept[0], len(kept) - 1))
+                copy.meta = {k: v for k, v in source.meta.items() if k in ("val", "tensor_meta", "desc")}
+                kept.append(source)
+                return copy
             number = isinstance(node, Node) and is_number(node)
             with backward.graph.inserting_before(first_tensor[0] if number else tangent):
                 copy = backward.graph.placeholder(f"saved_{len(saved) + len(numbers)}")
@@ -369,16 +381,22 @@ class Applier:
 
         places = self.gradient_places() if self.gates else []
         backward = _Emitter(self, save, self.early_gradients(places))
-        node = next(n for n in self.g.joint.graph.nodes if is_tangent(n))
-        tangent = backward.now[node] = _placeholder(backward.graph, node)
+        tangents = [n for n in self.g.joint.graph.nodes if is_tangent(n)]
+        for node in tangents:
+            backward.now[node] = _placeholder(backward.graph, node)
+        tangent = backward.now[tangents[0]]
         first_tensor = [tangent]
         if self.gates or self.copies:
-            backward.value(self.call)  # the first of what is saved
+            call = backward.value(self.call)  # the first of what is saved
+        if self.boxed:
+            kept.append(backward.graph.create_node("call_function", gradients.take, (call,)))
         backward.follow(self.cut + 1, len(self.steps))
         given = set(self.gradient_order)
         for place, _, gradient in places:
             if place not in given:
                 backward.give(place, gradient)
+        if self.boxed:
+            forward.graph.create_node("call_function", gradients.keep, (forward.value(self.call), *kept[1:]))
         return backward, saved, numbers
 
 
@@ -403,12 +421,12 @@ def apply_schedule(g, steps, compiled=False):
     return Applier(g, steps, compiled).run()
 
 
-def apply_with_gates(g, steps):
-    """Returns (forward, backward) graph modules that run `steps`, and their `Gates`.
+def apply_with_gates(g, steps, boxed=False):
+    """Returns (forward, backward) graph modules that run `steps`, and their `Gates`. `boxed`: see `Applier`.
 
     The backward graph is for `gradients.run_backward`, the step for `gradients.through_gates`.
     """
-    applier = Applier(g, steps, gates=True)
+    applier = Applier(g, steps, gates=True, boxed=boxed)
     modules = applier.run()
     host_bytes = applier.host_bytes if applier.copies else None
     return *modules, gradients.Gates(applier.gradient_order, host_bytes, g.num_forward_outputs, applier.written_places())

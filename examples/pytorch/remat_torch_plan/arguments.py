@@ -52,6 +52,20 @@ def _check_loss(loss):
         )
 
 
+def check_regions(model, regions):
+    """None, False, or the names of the regions in a tuple. Raises `PlanError` for what is none of these."""
+    if regions is False or regions is None or isinstance(regions, str) and regions == "auto":
+        return False if regions is False else None
+    network = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    known = dict(network.named_modules())
+    if isinstance(regions, (list, tuple)) and regions and all(isinstance(n, str) for n in regions):
+        missing = next((n for n in regions if n not in known), None)
+        if missing is None:
+            return tuple(regions)
+        raise PlanError(f"regions: the model has no module '{missing}'; expected names of named_modules(), as '{list(known)[-1]}'")
+    raise PlanError(f"regions: expected 'auto', False, or names of modules, as ['{list(known)[-1]}'], got {_kind(regions)}")
+
+
 def check_inputs(loss, inputs, kwargs):
     """Raises `PlanError` for inputs that are no tuple, or that the loss cannot be called with."""
     if isinstance(inputs, collections.abc.Mapping):

@@ -135,7 +135,7 @@ class _Flat(nn.Module):
 
 
 def _seed_error():
-    line = _line_of_user(sys._getframe(1))
+    line = line_of_user(sys._getframe(1))
     return PlanError(
         f"the step sets torch's random generator{f' ({line})' if line else ''}, as manual_seed, fork_rng and set_rng_state do: that would "
         "happen while it is traced, and never again; set the generator outside the step, or draw with a torch.Generator of your own"
@@ -159,7 +159,7 @@ class _Provenance(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function in (torch.autograd.grad, torch.autograd.backward):  # the operations in it have marks of their own
             return function(*args, **(kwargs or {}))
-        self.last = (self._stack[-1], _line_of_user(sys._getframe(1)))
+        self.last = (self._stack[-1], line_of_user(sys._getframe(1)))
         with torch.fx.traceback.annotate({"module": self.last[0], "line": self.last[1]}):
             return function(*args, **(kwargs or {}))
 
@@ -183,7 +183,7 @@ class _Provenance(TorchFunctionMode):
             after.remove()
 
 
-def _line_of_user(frame):
+def line_of_user(frame):
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith((*FOLDERS, contextlib.__file__, "<")):

@@ -23,7 +23,7 @@ from . import rng
 from .eager import has_recurrent_layers
 from .errors import PlanError
 from .graph import has_own_generator, is_random
-from .private import DisableAutocast, disable_current_modes, pytree, sequence_number, without_hooks_of_saved_tensors
+from .private import DisableAutocast, disable_current_modes, pytree, sequence_number, without_checkpoints, without_hooks_of_saved_tensors
 from .room import free_bytes, host_bytes
 from .snapshot import Snapshot, same_bits
 
@@ -106,8 +106,8 @@ class _Comparison:
         self.device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
         self.devices = [d for d in devices if d.type == "cuda"]
         self.parameters = {n.removeprefix("model."): p for n, p in module.named_parameters() if p.requires_grad}
-        self.generators = _generators_of(plan.graph.joint)
-        self.random = [o.index for o in plan.graph.operations if o.random and not has_own_generator(o.node)]
+        self.generators = _generators_of([g.joint for g in plan.graphs])
+        self.random = plan.random_operations()
         self.others = None  # (leaves, edges) outside of parameters and inputs, which get gradients, too
         self.draws = None  # of a plan with seeds of its own: the states before eager's random operations
         self.found = Verification(number)
@@ -140,7 +140,7 @@ class _Comparison:
             yield contextlib.nullcontext, True, None
         elif self.device.type != "cpu" and needed <= (host_bytes() or 0):
             yield save_on_cpu, True, None
-        if free is None or _forward_bytes(self.plan.graph) <= free:
+        if free is None or self.plan.forward_bytes() <= free:
             yield _saving_nothing, False, f"gradients, since {self._no_room}"
 
     # ---- runs
@@ -156,15 +156,16 @@ class _Comparison:
             snapshot.restore()
 
     def _run_once(self, run):
-        first = _newest_node()
+        first = newest_node()
         inputs, kwargs = self._own_leaves()
         is_eager = run is self.ways.eager
-        with self.context() if is_eager else contextlib.nullcontext():
+        # torch.autograd.grad goes through no reentrant checkpoint.
+        with self.context() if is_eager else contextlib.nullcontext(), without_checkpoints(reentrant_alone=True):
             loss = run(*inputs, **kwargs)
         found = {"the loss": loss.detach().clone()}
         if self.backward:
             if self.others is None:
-                self.others = _what_else_gets_a_gradient(loss, first)
+                self.others = what_else_gets_a_gradient(loss, first)
             found |= self._gradients(loss, inputs, kwargs)
         del loss
         found |= {f"the buffer {n.removeprefix('model.')}": b.detach().clone() for n, b in self.ways.eager.named_buffers()}
@@ -309,22 +310,11 @@ class _Comparison:
         )
 
 
-def _generators_of(joint):
-    """The caller's generators from which a joint graph draws."""
-    held = [getattr(joint, node.target, None) for node in joint.graph.find_nodes(op="get_attr")]
-    held += [a for node in joint.graph.nodes for a in pytree.tree_leaves((node.args, dict(node.kwargs)))]
+def _generators_of(joints):
+    """The caller's generators from which joint graphs draw."""
+    held = [getattr(joint, node.target, None) for joint in joints for node in joint.graph.find_nodes(op="get_attr")]
+    held += [a for joint in joints for node in joint.graph.nodes for a in pytree.tree_leaves((node.args, dict(node.kwargs)))]
     return list({id(g): g for g in held if isinstance(g, torch.Generator)}.values())
-
-
-def _forward_bytes(graph):
-    """The most that the forward pass takes if nothing is saved for the backward pass. O(operations + their reads)."""
-    forward = graph.operations[: graph.tangent]
-    last = {s: o.index for o in forward for s in (*o.inputs, *o.outputs)}
-    steps = []
-    for o in forward:
-        steps.append(("compute", o.index))
-        steps += [("free", s) for s in {*o.inputs, *o.outputs} if last[s] == o.index and not graph.always_resident(s)]
-    return graph.peaks(steps)[0]
 
 
 @contextlib.contextmanager
@@ -336,13 +326,13 @@ def _saving_nothing():
         yield
 
 
-def _newest_node():
+def newest_node():
     """The number of the node of autograd's that was made last."""
     with torch.enable_grad():
         return sequence_number(torch.zeros((), requires_grad=True).view_as(torch.zeros(())).grad_fn)
 
 
-def _what_else_gets_a_gradient(loss, first):
+def what_else_gets_a_gradient(loss, first):
     """(leaves, edges) in the graph of `loss`: all leaves, and edges to nodes that were made before node number `first`. O(nodes)."""
     leaves, edges, seen, left = {}, {}, set(), [loss.grad_fn]
     while left:
@@ -381,7 +371,7 @@ class _Moved:
     """While entered, parameters are moved by one rounding of the coarsest type in the step, up or down."""
 
     def __init__(self, comparison, sign):
-        types_ = {s.dtype for s in comparison.plan.graph.storages}
+        types_ = {s.dtype for g in comparison.plan.graphs for s in g.storages}
         known = [torch.finfo(t).eps for t in (torch.float64, torch.float32, torch.float16, torch.bfloat16) if _name(t) in types_]
         self._by = sign * max(known, default=torch.finfo(torch.float32).eps)
         self._parameters = [p for p in comparison.ways.eager.parameters() if p.is_floating_point()]

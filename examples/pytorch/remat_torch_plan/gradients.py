@@ -48,10 +48,17 @@ class Call:
         self.copies = copies
         self.gated = gated
         self.captured = None
+        self.way = None  # of a region: how it is to run
+        self.kept = None  # what a region keeps for its backward pass: [(a value, the version of a tensor, or how to unpack it)]
+        self.held = None  # what lives as long as the backward pass has not ended
+        self.reads = {}  # place of an input of a region with several results -> the results whose gradients its own depends on
+        self.given = set()  # results for which a gradient came
+        self.when_started = None
         self.done = False  # no backward pass will follow
         self.when_done = None
         self._running = None
         self._ready = {}
+        self._absent = set()
         self._missing = 0  # gradients that the backward pass has not given yet
         _CALLS[self.number] = self
 
@@ -65,13 +72,53 @@ class Call:
 
     def start(self, running, count):
         """A backward pass begins, which gives `count` gradients."""
+        if self.when_started is not None:
+            self.when_started()
+        # Autograd gives zeros for results that nothing reads; where eager PyTorch has no gradient, there is none.
+        self._absent = {place for place, results in self.reads.items() if not results & self.given}
+        self.given.clear()
         self._running = running
         self._missing = count
         self._ready.clear()
         if self.copies is not None:
             self.copies.begin_backward(keeps_graph())
 
+    def keep(self, values):
+        """Keeps `values` for the backward pass, under the hooks of saved tensors, as autograd keeps what it saves."""
+        hooks = hooks_of_saved_tensors(False)
+        kept = []
+        for value in values:
+            if not isinstance(value, torch.Tensor):
+                kept.append((value, None))
+            elif hooks is None:  # detached, since a result gets a node of autograd's, which holds this call
+                kept.append((value.detach(), value._version))
+            else:
+                kept.append((hooks[0](value.detach()), hooks[1]))
+        self.kept = kept
+
+    def take(self):
+        """What was kept. It goes, unless the backward pass may run again."""
+        kept = self.kept
+        if kept is None:
+            raise RuntimeError("a planned region's backward pass runs a second time; expected backward(retain_graph=True) the first time")
+        if not keeps_graph():
+            self.kept = None
+        values = []
+        for value, how in kept:
+            if callable(how):
+                value = how(value)
+            elif how is not None and value._version != how:
+                raise RuntimeError(
+                    f"a tensor of shape {list(value.shape)} that a planned region keeps for its backward pass has been changed in place "
+                    f"(version {value._version}, expected {how}); change a copy of what the region returns, or leave the module out of regions"
+                )
+            values.append(value)
+        return values
+
     def gradient(self, place):
+        """The gradient of the input in that place; None if the backward pass of what reads it does not run."""
+        if self._running is None and place not in self._ready:
+            return None
         # As AOTAutograd does for its backward graphs: the casts of autocast are in the graph.
         with DisableAutocast():
             while place not in self._ready:
@@ -81,10 +128,13 @@ class Call:
             if self._missing == 0 and self.copies is not None:
                 next(self._running, None)  # what stands behind the last gradient
                 self.copies.end_backward()
-            if self._missing == 0 and self.when_done is not None:
-                self.when_done()
-                self.when_done = None
-        return self._ready.pop(place)
+            if self._missing == 0:
+                self._running = self.held = None
+                if self.when_done is not None:
+                    self.when_done()
+                    self.when_done = None
+        own = self._ready.pop(place)
+        return None if place in self._absent else own
 
 
 class _Gate(torch.autograd.Function):
@@ -95,8 +145,11 @@ class _Gate(torch.autograd.Function):
         return tensor.view_as(tensor)
 
     @staticmethod
-    def backward(ctx, _):
-        return ctx.call.gradient(ctx.place), None, None
+    def backward(ctx, given):
+        own = ctx.call.gradient(ctx.place)
+        if own is None or given is None:
+            return own if given is None else given, None, None
+        return given + own, None, None  # the step gives its input back, too
 
 
 def through_gates(run, gates, arguments, call):
@@ -157,6 +210,17 @@ def number_of_call():
 def call_now():
     """The call whose forward pass runs."""
     return _LOCAL.call
+
+
+@has_side_effect
+def keep(number, *values):
+    """Stands at the end of the forward graph of a region: its call keeps the values for its backward graph."""
+    call_of(number).keep(values)
+
+
+def take(number):
+    """Stands at the beginning of the backward graph of a region: the values that its call has kept, in a list that nobody else has."""
+    return call_of(number).take()
 
 
 def number_tensor(call):

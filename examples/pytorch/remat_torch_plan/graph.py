@@ -425,6 +425,7 @@ def tensors_of(node):
 class _Builder:
     def __init__(self, joint, name, num_forward_outputs, device, copies, loss, several=False):
         self.several = several  # several outputs may need a gradient
+        self.region = False  # the outputs are the caller's: nothing here has to keep them
         self.g = TrainingGraph(name, joint, loss=loss, snapshots=copies, num_forward_outputs=num_forward_outputs)
         self.g.writes = [n for n in joint.graph.nodes if n.op == "call_function" and _writes_input(n)]
         self.granularity = GPU_GRANULARITY if device.type == "cuda" else 1
@@ -626,7 +627,8 @@ class _Builder:
                     g.storages[s].kind = "saved"
         kept = []
         tangents = g.operations[g.tangent].outputs  # autograd holds them until the backward pass ends
-        for s in [*(g.storage_of.get(n) for n in self.losses + self.gradients), *tangents]:
+        stays = self.gradients if self.region else [*self.losses, *self.gradients]
+        for s in [*(g.storage_of.get(n) for n in stays), *(() if self.region else tangents)]:
             if s is not None and s not in kept and not g.always_resident(s):
                 kept.append(s)
         for s in kept:
@@ -634,7 +636,10 @@ class _Builder:
                 g.storages[s].kind = "activation"
         g.outputs = [*kept, *self.effect]
         losses = {g.storage_of.get(n) for n in self.losses}
-        g.held = [s for s in kept if s in losses or s in tangents]
+        if self.region:
+            g.held = sorted(s for s in {*losses, *tangents} if s is not None and not g.always_resident(s))
+        else:
+            g.held = [s for s in kept if s in losses or s in tangents]
         for n in self.gradients:
             target = self.qualified.get(getattr(self.descs.get(n), "grad_of", None))
             if target and n in g.storage_of and not g.always_resident(g.storage_of[n]):
@@ -773,20 +778,23 @@ def count_forward_outputs(joint):
     return next((i for i, d in enumerate(descs) if d is None or type(d).__name__ == "GradAOTOutput"), len(descs))
 
 
-def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu")):
+def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu"), region=False):
     """Makes the training graph of a joint graph. Changes it: views that show nothing new go, copies of inputs that the step changes come.
 
-    O(nodes log nodes). Raises `CaptureError` for operations that cannot be planned.
+    `region`: the graph is of a part of a step, whose outputs are its caller's, any number of them with a gradient. O(nodes log nodes).
+    Raises `CaptureError` for operations that cannot be planned.
     """
     if num_forward_outputs is None:
         num_forward_outputs = count_forward_outputs(joint)
     num_forward_outputs = drop_effect_tokens(joint, num_forward_outputs)
     drop_needless_views(joint, num_forward_outputs)
     copies = keep_inputs_that_change(joint, num_forward_outputs)
-    loss = give_the_loss_away(joint, num_forward_outputs)
+    loss = None if region else give_the_loss_away(joint, num_forward_outputs)
     give_gradients_their_layout(joint, num_forward_outputs)
     give_gradients_storages_of_their_own(joint, num_forward_outputs)
-    return _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss).run()
+    builder = _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss, several=region)
+    builder.region = region
+    return builder.run()
 
 
 def read(joint, device=torch.device("cpu")):

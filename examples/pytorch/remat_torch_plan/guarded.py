@@ -84,7 +84,7 @@ class Untraced(Exception):
     """Dynamo cannot trace the step, for the reason in the message."""
 
 
-class _OnlyPlanned(BaseException):
+class OnlyPlanned(BaseException):
     """Ends a call of `prepare` before anything runs."""
 
 
@@ -96,8 +96,12 @@ class Unchecked(BaseException):
         self.plan, self.written = plan, written
 
 
-class _Symbolic(Exception):
+class Symbolic(Exception):
     """A size in the graph depends on a number that changed: this graph must have it as a constant."""
+
+
+def _call(module, *inputs, **kwargs):
+    return module(*inputs, **kwargs)
 
 
 class GuardedStep:
@@ -106,6 +110,8 @@ class GuardedStep:
     `make_plan(graph, device, seconds of tracing)` makes a `Plan`; `may_run(plan)` is false for one that ends the call by
     `Unchecked`; `host` is the `HostMemory` for its copies. With a `graph_pool` (a `graphs.Pool`) the plans run as CUDA graphs.
     """
+
+    _called = staticmethod(_call)  # what Dynamo traces
 
     def __init__(self, module, make_plan, may_run, host, compiled=False, graph_pool=None):
         self.plans = []
@@ -128,7 +134,7 @@ class GuardedStep:
             try:
                 return self._trace_and_run(inputs, kwargs)
             except Exception as error:
-                if _cause(error, _Symbolic) is None:
+                if _cause(error, Symbolic) is None:
                     raise
             return self._trace_and_run(inputs, kwargs, automatic_dynamic_shapes=False)
         except Exception as error:
@@ -146,10 +152,13 @@ class GuardedStep:
 
     def unplanned(self, *inputs, **kwargs):
         """The step as PyTorch traces it by itself, with the kernels of eager PyTorch: `torch.compile(backend="aot_eager")`."""
-        code = _call.__code__.replace(co_name=f"unplanned_step_{next(_NAMES)}")
-        own = torch.compile(types.FunctionType(code, _call.__globals__, code.co_name), backend="aot_eager", fullgraph=True)
+        own = torch.compile(self._code_of_its_own("unplanned_step"), backend="aot_eager", fullgraph=True)
         with dynamo_config.patch(_settings()), as_eager(self._module):
             return own(self._module, *inputs, **kwargs)
+
+    def _code_of_its_own(self, name):
+        code = self._called.__code__.replace(co_name=f"{name}_{next(_NAMES)}")
+        return types.FunctionType(code, self._called.__globals__, code.co_name)
 
     def _trace_and_run(self, inputs, kwargs, **settings):
         self._begin = time.perf_counter()
@@ -170,8 +179,7 @@ class GuardedStep:
                 "expected that they stay, or come back"
             )
         # Dynamo keeps what it traced with the code object, and what it learned of changing numbers under its name.
-        code = _call.__code__.replace(co_name=f"planned_step_{next(_NAMES)}")
-        own = types.FunctionType(code, _call.__globals__, code.co_name)
+        own = self._code_of_its_own("planned_step")
         # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
         me = weakref.ref(self)
         function = torch.compile(own, backend=lambda *graph: me()._backend(*graph), fullgraph=True)
@@ -185,7 +193,7 @@ class GuardedStep:
         self._only_plan = True
         try:
             self(*inputs, **kwargs)
-        except _OnlyPlanned:
+        except OnlyPlanned:
             return self.last
         finally:
             self._only_plan = False
@@ -193,11 +201,11 @@ class GuardedStep:
         raise PlanError(NO_LOSS)
 
     def _backend(self, module, inputs):
-        if any(_has_symbolic_size(n) for n in module.graph.nodes):
-            raise _Symbolic
+        if any(has_symbolic_size(n) for n in module.graph.nodes):
+            raise Symbolic
         self._unguarded.note(self._module, module)
         found = []
-        names = [_name_of(n) for n in module.graph.find_nodes(op="placeholder")]
+        names = [name_of_input(n) for n in module.graph.find_nodes(op="placeholder")]
         me = weakref.ref(self)  # what Dynamo keeps must not hold this object
         partition = _Partition(names, lambda *graph: me()._plan(*graph), found.append, self._compiled)
         with as_eager(self._module):
@@ -228,10 +236,10 @@ class GuardedStep:
             step = me()
             step.last = plan
             if step._only_plan:
-                raise _OnlyPlanned
+                raise OnlyPlanned
             if not step._may_run(plan):
                 raise Unchecked(plan, [arguments[place] for place in sorted(partition.gates.written)])
-            with _under(step._modes):
+            with under(step._modes):
                 return run(*arguments)
 
         return planned
@@ -295,12 +303,8 @@ def _layout(parameter):
     return parameter.stride(), parameter.dtype, parameter.device, parameter.requires_grad
 
 
-def _call(module, *inputs, **kwargs):
-    return module(*inputs, **kwargs)
-
-
 @contextlib.contextmanager
-def _under(modes):
+def under(modes):
     """While entered, the dispatch modes are as before `disable_current_modes`."""
     for mode in reversed(modes):  # the innermost was left first
         push_mode(mode)
@@ -320,18 +324,26 @@ def _as_written(partition, captured):
     )
 
 
-def _has_symbolic_size(node):
+def has_symbolic_size(node):
     value = node.meta.get("example_value")
     return any(not all(isinstance(d, int) for d in t.shape) for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor))
 
 
-def _name_of(node):
+def name_of_input(node):
     """(the name that the user knows, whether it is a parameter) of an input of Dynamo's graph."""
     source = getattr(node.meta.get("grapharg"), "source", None)
     if source is None:
         return None
     name = source.name if isinstance(source.name, str) else source.name()
     return readable_path(name), isinstance(node.meta.get("example_value"), torch.nn.Parameter)
+
+
+def name_inputs(joint, names):
+    """Notes in a joint graph what `name_of_input` says of the inputs of Dynamo's graph."""
+    for node in joint.graph.find_nodes(op="placeholder"):
+        place = getattr(node.meta.get("desc"), "idx", None)
+        if place is not None and place < len(names) and names[place] is not None:
+            node.meta["qualified_name"], node.meta["is_parameter"] = names[place]
 
 
 def _reason(error):
@@ -366,10 +378,7 @@ class _Partition(CustomPartitionerFn):
         self._uuid = uuid.uuid4().hex  # no two plans share Inductor's cache
 
     def __call__(self, joint, joint_inputs, *, num_fwd_outputs, **_):
-        for node in joint.graph.find_nodes(op="placeholder"):
-            place = getattr(node.meta.get("desc"), "idx", None)
-            if place is not None and place < len(self._names) and self._names[place] is not None:
-                node.meta["qualified_name"], node.meta["is_parameter"] = self._names[place]
+        name_inputs(joint, self._names)
         tangents = [n.meta["val"] for n in joint.graph.nodes if is_tangent(n)]
         if len(tangents) == 1 and tangents[0].numel() != 1:
             raise CaptureError(f"the loss must be a scalar; its shape is {list(tangents[0].shape)}: take its mean or sum")

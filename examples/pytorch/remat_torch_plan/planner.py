@@ -106,6 +106,7 @@ class Schedule:
     report: str | None  # path of the page in HTML; None if remat-plan writes none
     link: Link | None = None
     host_peak_bytes: int = 0
+    time: float = 0.0  # of the step
 
 
 def solve(graph, budget_bytes, *, link=None, host_budget=None, **options):
@@ -187,4 +188,5 @@ def _solve_once(
             report,
             link,
             answer.get("host_peak_bytes") or 0,
+            answer["time"],
         )

@@ -9,6 +9,7 @@ import sys
 import types
 
 import torch
+import torch.utils.checkpoint
 
 from .errors import PlanError
 
@@ -162,6 +163,29 @@ def install_output_hooks(module, reason):
                 install(part)
             function = getattr(function, "__wrapped__", None)
     return installed
+
+
+NAMES["torch.utils.checkpoint.CheckpointFunction"] = "checkpointing that a model has, which a plan by regions takes the place of"
+
+
+@contextlib.contextmanager
+def without_checkpoints(reentrant_alone=False):
+    """While entered, `torch.utils.checkpoint.checkpoint` calls its function, and autograd saves what it saves elsewhere."""
+    module = torch.utils.checkpoint
+
+    def call_once(*_, **__):
+        yield
+
+    instead = {"CheckpointFunction": types.SimpleNamespace(apply=lambda function, _, *arguments: function(*arguments))}
+    if not reentrant_alone:
+        names = "_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl"  # of PyTorch 2.11, 2.15
+        instead |= {name: call_once for name in names if hasattr(module, name)}
+    before = {name: getattr(module, name) for name in instead}
+    vars(module).update(instead)
+    try:
+        yield
+    finally:
+        vars(module).update(before)
 
 
 log_of_traces = logging.getLogger("torch._dynamo.convert_frame")  # says in five lines at each call that Dynamo has traced often enough

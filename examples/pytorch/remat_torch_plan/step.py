@@ -20,19 +20,21 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import copies, distributed, rng
 from .apply import first_runs_in_order, random_operations_that_repeat
-from .arguments import check_arguments, check_inputs
+from .arguments import check_arguments, check_inputs, check_regions
 from .capture import LossModule, capture
 from .compare import TRACE, Ways, compare_with_eager
 from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning, TooManyPlansError
 from .frozen import FrozenStep
 from .gradients import exact_hooks
+from .graph import has_own_generator
 from .graphs import Pool, check_device
 from .guarded import NO_LOSS, GuardedStep, Unchecked, Untraced, refuse_global_hooks
 from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import find_layouts
 from .measure import measure as measure_operations
 from .measure import signatures
+from .regions import RegionsPlan, RegionsStep
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
 from .saved import SavedPlans, save_plans
 from .snapshot import Snapshot
@@ -65,6 +67,7 @@ def plan(
     seeds="eager",
     verify=True,
     plan=None,
+    regions="auto",
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -110,6 +113,10 @@ def plan(
     plan: a file that `PlannedStep.save` wrote: the step takes its plans, and solves nothing for their shapes. A `PlanError` with one line
         says what differs if they belong to another step, budget, version of PyTorch or GPU, or take more than their budget here.
 
+    regions: what becomes of a step that cannot be traced whole. "auto" or None: modules that can be traced are planned, the largest first, and
+        what lies between runs in eager PyTorch; planning then runs the step, and puts back what that changes. A list of names of the
+        model's modules: these are planned, whether the whole can be or not. False: such a step is refused.
+
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
     """
@@ -127,13 +134,16 @@ def plan(
         raise PlanError(f"frozen={frozen!r}: expected 'refuse' or 'allow'")
     if link == "measure":
         require_gpu(torch.device("cuda"))
+    regions = check_regions(model, regions)
+    if regions not in (None, False) and (compile or cuda_graph or link is not None or same_plan or plan is not None):
+        raise PlanError("regions: they are planned without compile, cuda_graph, link, same_plan and plan; expected none of these")
     if seeds not in ("eager", "own"):
         raise PlanError(f"seeds {seeds!r}: expected 'eager' or 'own'")
     if plan is None:
         find_program()  # now, not after a trace
     measure = measure and not compile
     options = _Options(
-        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify, plan
+        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify, plan, regions
     )
     step = PlannedStep(model, loss, options)
     if inputs is not None:
@@ -181,6 +191,7 @@ class _Options:
     seeds: str
     verify: bool
     file: str | None  # of plans
+    regions: object = None  # None, False, or a tuple of names
 
 
 @dataclass(eq=False)
@@ -202,6 +213,11 @@ class Plan:
         return self.schedule.peak_bytes + self.reserved_bytes
 
     @property
+    def input_bytes(self):
+        """Of the step's inputs, buffers among them."""
+        return sum(s.bytes for s in self.graph.storages if s.kind == "input")
+
+    @property
     def host_peak_bytes(self):
         """The most bytes of copies on the host at one time."""
         return self.schedule.host_peak_bytes
@@ -218,6 +234,28 @@ class Plan:
 
     def _copied(self, kind):
         return sum(self.graph.storages[storage].bytes for step, storage in self.schedule.steps if step == kind)
+
+    # What a comparison with eager PyTorch asks of a plan.
+
+    @property
+    def graphs(self):
+        """The graphs that it runs."""
+        return [self.graph]
+
+    def random_operations(self):
+        """The indices of the operations that draw from the default generators."""
+        return [o.index for o in self.graph.operations if o.random and not has_own_generator(o.node)]
+
+    def forward_bytes(self):
+        """The most that the forward pass takes if nothing is saved for the backward pass. O(operations + their reads)."""
+        graph = self.graph
+        forward = graph.operations[: graph.tangent]
+        last = {s: o.index for o in forward for s in (*o.inputs, *o.outputs)}
+        steps = []
+        for o in forward:
+            steps.append(("compute", o.index))
+            steps += [("free", s) for s in {*o.inputs, *o.outputs} if last[s] == o.index and not graph.always_resident(s)]
+        return graph.peaks(steps)[0]
 
 
 class _Explained:
@@ -293,6 +331,8 @@ class PlannedStep(nn.Module):
         self._state.traced = GuardedStep(
             wrapped, self._plan, self._may_run, self._state.host, options.compile, self._state.pool
         )
+        if self._options.regions:
+            self._state.traced = RegionsStep(wrapped, options, self._may_run, "the regions are named by hand", options.regions)
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         if has_recurrent_layers(wrapped):
@@ -346,22 +386,23 @@ class PlannedStep(nn.Module):
         state, every = self._state, self._options.compare_every
         state.due = bool(every) and (state.steps - 1) % every == 0
         drawn = random.getstate() if state.due or self._options.verify else None  # Dynamo draws what the step will draw
-        try:
-            return self._run_planned(*inputs, **kwargs)
-        except Unchecked as found:
-            unchecked = found.with_traceback(None)  # its frames hold tensors
-        finally:
-            state.due = False
-        random.setstate(drawn)
-        new = unchecked.plan not in state.checked
-        state.checked.add(unchecked.plan)
-        try:
-            self._compare(unchecked, inputs, kwargs)
-        except BaseException:
-            if new:
-                state.checked.discard(unchecked.plan)
-            raise
-        return self._run_planned(*inputs, **kwargs)
+        while True:
+            try:
+                return self._run_planned(*inputs, **kwargs)
+            except Unchecked as found:
+                unchecked = found.with_traceback(None)  # its frames hold tensors
+            finally:
+                state.due = False
+            random.setstate(drawn)
+            new = unchecked.plan not in state.checked
+            state.checked.add(unchecked.plan)
+            try:
+                self._compare(unchecked, inputs, kwargs)
+            except BaseException:
+                if new:
+                    state.checked.discard(unchecked.plan)
+                raise
+            # A plan by regions may be made anew now, if a guard of one did not hold: then that one is compared, too.
 
     def _compare(self, unchecked, inputs, kwargs):
         state, options = self._state, self._options
@@ -383,8 +424,40 @@ class PlannedStep(nn.Module):
             )
 
     def _traced_by(self, call):
-        state = self._state
+        """`call` of the whole step's trace; of that by regions, if the step cannot be traced whole."""
+        state, options = self._state, self._options
         refuse_global_hooks()
+        if isinstance(state.traced, RegionsStep):
+            return call(state.traced)
+        by_regions = options.regions is not False and not state.traced.plans
+        try:
+            return self._traced_whole(call, explain=not by_regions)
+        except CaptureError as error:
+            together = options.compile or options.cuda_graph or options.link is not None or options.same_plan or options.file is not None
+            if together and by_regions:
+                return self._traced_whole(call)
+            if not by_regions:
+                raise
+            reason = str(error).splitlines()[0]
+        before, state.traced = state.traced, RegionsStep(state.module, options, self._may_run, reason)
+        try:
+            return call(state.traced)
+        except Unchecked:
+            raise
+        except BaseException as error:
+            if not state.traced.plans:
+                state.traced = before
+            if isinstance(error, BudgetError) or state.traced.plans or not isinstance(error, Exception):
+                raise
+            cause = error
+        try:
+            return self._traced_whole(call)  # which says why it is refused
+        except CaptureError as error:
+            raise error from cause
+
+    def _traced_whole(self, call, explain=True):
+        """`call` of the trace of the whole step. `explain`: a refusal may take one more trace, which says more."""
+        state = self._state
         try:
             return call(state.traced)
         except DataDependentShape as error:
@@ -394,7 +467,7 @@ class PlannedStep(nn.Module):
             ) from None
         except Untraced as error:
             if install_output_hooks(state.module, str(error)):
-                return self._traced_by(call)
+                return self._traced_whole(call, explain)
             if self._options.compile:
                 raise CaptureError(f"torch.compile cannot trace the step: {error}") from error
             reason = str(error)
@@ -403,6 +476,8 @@ class PlannedStep(nn.Module):
             raise CaptureError(f"the step cannot be traced for these arguments, or as the model is now: {reason}")
         if self._options.cuda_graph:
             raise CaptureError(f"cuda_graph=True: Dynamo cannot trace the step: {reason}")
+        if self._options.frozen == "refuse" and not explain:
+            raise CaptureError(reason)
         if self._options.frozen == "refuse":
             call(_Explained(state.module))
             raise CaptureError(
@@ -486,6 +561,8 @@ class PlannedStep(nn.Module):
 
     def save(self, path):
         """Writes all plans so far to a file, from which `plan(…, plan=path)` takes them. Raises `PlanError` before the first plan."""
+        if isinstance(self._state.traced, RegionsStep):
+            raise PlanError("a plan by regions is not saved yet; expected a step that is traced whole")
         save_plans(path, self.plans, self._options)
 
     def report(self, show=True, optimizer=None, device_bytes=None, path=None):
@@ -496,7 +573,10 @@ class PlannedStep(nn.Module):
         `device_bytes` (the GPU's memory by default) it says which budget the device leaves.
         """
         found = self.last
-        page = found.schedule.report
+        by_regions = isinstance(found, RegionsPlan)
+        page = None if by_regions else found.schedule.report
+        if path is not None and by_regions:
+            raise PlanError("path: a plan by regions has no page yet; report(show=False) returns its text")
         if path is not None:
             if page is None:
                 if self._state.saved:
@@ -689,11 +769,10 @@ def _lines_about_copies(found):
     ]
 
 
-def _summary(module, found, optimizer, device_bytes):
+def _lines_about_plan(found):
+    if isinstance(found, RegionsPlan):
+        return found.lines()
     schedule, graph = found.schedule, found.graph
-    parameters = _bytes_of(module.parameters())
-    buffers = _bytes_of(module.buffers())
-    inputs = sum(s.bytes for s in graph.storages if s.kind == "input") - buffers
     computes = [i for kind, i in schedule.steps if kind == "compute"]
     lines = [
         f"budget        {bytes_in_words(schedule.budget_bytes)}",
@@ -708,6 +787,14 @@ def _summary(module, found, optimizer, device_bytes):
         lines += _lines_about_copies(found)
     if found.seeded:
         lines.append("random        each random operation has a seed of its own: the plan changes their order")
+    return lines
+
+
+def _summary(module, found, optimizer, device_bytes):
+    parameters = _bytes_of(module.parameters())
+    buffers = _bytes_of(module.buffers())
+    inputs = found.input_bytes - buffers
+    lines = _lines_about_plan(found)
     beside = parameters + buffers + max(0, inputs)
     lines.append(f"parameters    {bytes_in_words(parameters)}, buffers {bytes_in_words(buffers)}")
     lines.append(f"inputs        {bytes_in_words(max(0, inputs))}")

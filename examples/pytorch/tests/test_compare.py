@@ -396,7 +396,7 @@ def test_gradients_that_stand_and_what_waits_for_them():
 def test_gradients_that_do_not_fit(monkeypatch, caplog):
     model, loss, inputs = NETS["images"]()
     step = plan(model, loss, inputs)
-    monkeypatch.setattr(compare, "free_bytes", lambda _: compare._forward_bytes(step.last.graph))
+    monkeypatch.setattr(compare, "free_bytes", lambda _: step.last.forward_bytes())
     omit(monkeypatch, [4])  # nobody sees it
     with caplog.at_level("INFO", "remat_torch_plan"):
         step(*inputs)
@@ -410,7 +410,7 @@ def test_a_wrong_loss_where_gradients_do_not_fit(monkeypatch):
     model, loss, inputs = NETS["chain"]()
     change(monkeypatch, aten.tanh.default, lambda x: torch.tanh(x) * 1.001)
     step = plan(model, loss, inputs)
-    monkeypatch.setattr(compare, "free_bytes", lambda _: compare._forward_bytes(step.last.graph))
+    monkeypatch.setattr(compare, "free_bytes", lambda _: step.last.forward_bytes())
     with pytest.raises(PlanError, match="the loss, by at most"):
         step(*inputs)
 

@@ -1,0 +1,940 @@
+# SPDX-License-Identifier: BSL-1.0
+"""A step that cannot be traced whole, planned by regions.
+
+A region is a module that can be traced by itself, the largest first: a module that cannot is left to Python, and what it calls is
+tried. Each call of a region has a forward and a backward graph of its own, as a function of its inputs, parameters and buffers; autograd
+joins them with what lies between, which runs as it is: conditions on values, `.item()`, routers, prints.
+
+How a step is planned:
+
+1. The forward pass runs once in eager PyTorch, and each module that is called outside of a region is traced with the arguments that it
+   gets. Equal graphs are solved once (see `ways`).
+2. The step runs once with every region in the way that keeps least, and each region's inputs and results held. What is in memory beside
+   kept bytes, where a region begins and in what lies between, belongs to the step, whatever the regions do.
+3. One choice of a way for each call, within the budget. The chosen step is measured: what it takes beyond the prediction is corrected,
+   and what the prediction counted in vain is given back.
+
+At each later call a region runs as planned if its arguments have planned shapes and the guards of its trace hold; else it runs as it is.
+"""
+import contextlib
+import json
+import re
+import sys
+import time
+import weakref
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from . import rng
+from .apply import Applier, apply_with_gates
+from .capture import line_of_user
+from .compare import newest_node, what_else_gets_a_gradient
+from .distributed import refuse_subclass
+from .eager import as_eager
+from .errors import BudgetError, CaptureError, PlanError, TooManyPlansError
+from .gradients import Call as RegionCall
+from .gradients import as_generator, box, call_now, call_of, through_gates
+from .graph import build, has_own_generator, is_tangent
+from .guarded import GuardedStep, OnlyPlanned, Symbolic, Unchecked, has_symbolic_size, name_inputs, name_of_input, under
+from .measure import find_layouts
+from .measure import measure as measure_operations
+from .measure import signatures
+from .planner import is_fraction, parse_budget
+from .private import (
+    aot_autograd,
+    disable_current_modes,
+    functorch_config,
+    hooks_of_saved_tensors,
+    pytree,
+    storage_key,
+    without_checkpoints,
+    without_hooks_of_saved_tensors,
+)
+from .room import free_bytes
+from .runner import AS_WRITTEN, keep_arguments, run_as_written
+from .snapshot import Snapshot
+from .tracker import AliveBytes
+from .ways import Call, Ways, choose, least_peak, peak_of
+
+_PLANS = 64  # of sets of shapes
+_TURNS = 3  # in which a plan is made again, since a guard of a region did not hold
+_SOLVES = 48  # that look for ways between those that are known
+_SMALL = 500  # a region that keeps less than this part of all kept bytes stays eager
+
+
+_STAYS = object()
+
+
+class NoRegions(CaptureError):
+    """No part of the step can be planned."""
+
+
+@dataclass
+class Break:
+    """A module that runs as Python has it, since it cannot be traced whole, or is not to be planned."""
+
+    name: str | None  # None: the step itself, with its loss
+    reason: str  # with file and line
+    kept_bytes: int = 0  # that its own code keeps between the two passes, and returns
+
+    def __str__(self):
+        return "the step" if self.name is None else f"module '{self.name}'" if self.name else "the model"
+
+
+@dataclass(eq=False)
+class RegionsPlan:
+    """The plan for one set of shapes. Bytes are those beyond parameters, buffers and inputs."""
+
+    calls: list  # [(Region, its graph with the ways, way)] in the order of the forward pass
+    breaks: list
+    budget_bytes: int
+    baseline_bytes: int  # of the unplanned step
+    predicted_bytes: int
+    peak_bytes: int  # measured
+    overhead: float  # time of all regions over their unplanned time
+    gap: float  # at most so far above the least time of a choice
+    capture_seconds: float = 0.0
+    measure_seconds: float = 0.0
+    plan_seconds: float = 0.0
+    solves: int = 0
+    input_bytes: int = 0  # of the step's inputs, and of buffers
+    reserved_bytes: int = 0
+    seeded: bool = False
+    stale: bool = False  # a guard of a region did not hold
+    choice: dict = field(default_factory=dict, repr=False)  # (Region, number of its call in the step) -> way
+
+    def lines(self):
+        """What `report()` says about the plan."""
+        again = sum(len(runs) - len(set(runs)) for *_, way in self.calls for runs in [[i for kind, i in way.schedule.steps if kind == "compute"]])
+        lines = [
+            f"budget        {self.budget_bytes:,} bytes",
+            f"peak          {self.peak_bytes:,} bytes, measured; {self.predicted_bytes:,} predicted (unplanned {self.baseline_bytes:,})",
+            f"time          {100 * self.overhead:.2f} % over the unplanned regions, at most {100 * self.gap:.2f} % above the least of such choices",
+            f"regions       {len(self.regions)} modules, {len(self.calls)} calls, {len({id(p.ways) for _, p, _ in self.calls})} different graphs, "
+            f"{again} operations run again",
+        ]
+        lines += [f"  {region.name or 'the model':<24} keeps {way.kept:,} of {part.ways.unplanned.kept:,} bytes" for region, part, way in self.calls]
+        lines.append(f"in Python     {len(self.breaks)} modules, in parts")
+        alike = {}  # breaks at the same line
+        for b in self.breaks:
+            alike.setdefault(b.reason, []).append(b)
+        for reason, group in alike.items():
+            names = ", ".join(map(str, group[:3])) + (f" and {len(group) - 3} more" if len(group) > 3 else "")
+            lines.append(f"  {names}: {reason}; their own code leaves {sum(b.kept_bytes for b in group):,} bytes")
+        lines.append(
+            f"planning      {self.capture_seconds:.2f} s to trace, {self.measure_seconds:.2f} s to measure, {self.plan_seconds:.2f} s to plan in "
+            f"{self.solves} solves"
+        )
+        return lines
+
+    @property
+    def regions(self):
+        """The names of the regions, each once."""
+        return list(dict.fromkeys(region.name for region, *_ in self.calls))
+
+    @property
+    def graphs(self):
+        return [part.graph for _, part, _ in self.calls]
+
+    def random_operations(self):
+        return [(i, o.index) for i, g in enumerate(self.graphs) for o in g.operations if o.random and not has_own_generator(o.node)]
+
+    def forward_bytes(self):
+        return self.peak_bytes  # at most: the plan has less room than a pass that saves nothing
+
+
+class _Part:
+    """A graph of a region, for one set of guards, and its ways."""
+
+    def __init__(self, graph, device):
+        self.graph, self.device = graph, device
+        self.ways = None  # Ways, those of all equal graphs
+        self._results = _results_with_gradients(graph)
+        self._reads = _reads_of_gradients(graph) if len(self._results) > 1 else {}
+        self._compiled = {}  # way -> (forward, backward as a generator, boxes, gradients, gates)
+
+    def compiled(self, way):
+        if way not in self._compiled:
+            forward, backward, gates = apply_with_gates(self.graph, way.schedule.steps, boxed="alone")
+            boxes = sum(node.target is box for node in backward.graph.nodes)
+            run = run_as_written(forward, None)
+            self._compiled[way] = run, as_generator(backward), boxes, backward.meta["num_gradients"], gates
+        return self._compiled[way]
+
+    def watch(self, call, results):
+        """Lets `call` know which of its results get a gradient."""
+        call.reads = self._reads
+        for i in self._results if self._reads else ():
+            results[i].register_hook(lambda gradient, i=i: None if gradient is None else call.given.add(i))
+
+    def run_forward(self, arguments):
+        return self.compiled(call_now().way)[0](arguments)
+
+    run_forward._boxed_call = True
+
+    def run_backward(self, arguments):
+        call = call_of(arguments[0])
+        _, generate, boxes, count, _ = self.compiled(call.way)
+        call.start(generate(arguments), boxes)
+        return [None] * count
+
+
+def _result_of(tangent):
+    """The place of the result whose gradient a tangent is; None if it is no result's alone."""
+    output = getattr(tangent.meta.get("desc"), "output", None)
+    return output.idx if type(output).__name__ == "PlainAOTOutput" else None
+
+
+def _results_with_gradients(graph):
+    return [r for r in map(_result_of, filter(is_tangent, graph.joint.graph.nodes)) if r is not None]
+
+
+def _reads_of_gradients(graph):
+    """{place of an input: the results whose gradients its own depends on}, where each is known. O(nodes · results)."""
+    reads = {}
+    for node in graph.joint.graph.nodes:
+        own = {_result_of(node)} if is_tangent(node) else set()
+        reads[node] = own.union(*(reads[n] for n in node.all_input_nodes))
+    places = Applier(graph, graph.baseline_steps()).gradient_places()
+    return {place: frozenset(reads[node]) for place, _, node in places if None not in reads[node]}
+
+
+def _forward(module, *inputs, **kwargs):
+    return module.forward(*inputs, **kwargs)  # its hooks run around the region
+
+
+class Region(GuardedStep):
+    """A module of a step that is planned by itself; `plans` are its graphs. `owner`: the `RegionsStep`."""
+
+    _called = staticmethod(_forward)
+
+    def __init__(self, name, module, owner):
+        super().__init__(module, None, None, None)
+        self.name, self.module = name, module
+        self.known = set()  # shapes of arguments for which it is planned
+        self._owner = weakref.ref(owner)
+
+    def prepare(self, *inputs, **kwargs):
+        """Traces it for arguments like these; runs nothing. Returns its graph, a `_Part`."""
+        part = super().prepare(*inputs, **kwargs)
+        self.known.add(_shapes(inputs, kwargs))
+        return part
+
+    def forget(self):
+        """Traces anew at the next call."""
+        self._functions.clear()
+
+    def _backend(self, module, inputs):
+        owner = self._owner()
+        if not self._only_plan:  # a guard did not hold: this call runs as Dynamo traced it
+            owner.last.stale = True
+            return module.forward
+        if any(has_symbolic_size(n) for n in module.graph.nodes):
+            raise Symbolic
+        self._unguarded.note(self._module, module)
+        names = [name_of_input(n) for n in module.graph.find_nodes(op="placeholder")]
+        found = []
+
+        def partition(joint, joint_inputs, *, num_fwd_outputs, **_):
+            part = owner.part_of(self, joint, names, num_fwd_outputs)
+            found.append(part)
+            return apply_with_gates(part.graph, part.ways.unplanned.schedule.steps, boxed=True)[:2]
+
+        def forward_compiler(graph, _):
+            return found[-1].run_forward if found else run_as_written(graph, None)
+
+        def backward_compiler(*_):
+            keep_arguments()
+            part = found[-1]
+
+            def run(arguments):
+                return part.run_backward(arguments)
+
+            run._boxed_call = True
+            return run
+
+        compiler = aot_autograd(
+            fw_compiler=_boxed(forward_compiler), bw_compiler=backward_compiler, partition_fn=partition, keep_inference_input_mutations=True
+        )
+        with as_eager(self._module), functorch_config.patch(**AS_WRITTEN):
+            direct = compiler(module, inputs)
+        if not found:
+            raise CaptureError("nothing that it returns needs a gradient")
+        part = found[-1]
+        self.plans.append(part)
+        me = weakref.ref(self)  # what Dynamo keeps must not hold this object
+
+        def planned(*arguments):
+            region = me()
+            region.last = part
+            if region._only_plan:
+                raise OnlyPlanned
+            call = RegionCall()
+            call.way = region._owner().begin(region, part, call)
+            gates = part.compiled(call.way)[-1]
+            with under(region._modes):
+                results = through_gates(direct, gates, arguments, call)
+                part.watch(call, results)
+                return results
+
+        return planned
+
+
+def _boxed(compiler):
+    def compile(graph, inputs):
+        function = compiler(graph, inputs)
+
+        def run(arguments):
+            return function(arguments)
+
+        run._boxed_call = True
+        return run
+
+    return compile
+
+
+def _shapes(inputs, kwargs):
+    """What must be equal for a plan to serve: layouts of tensors, numbers and texts; of other objects the type. Guards see the rest."""
+    leaves, spec = pytree.tree_flatten((inputs, kwargs))
+    return spec, tuple(map(_shape, leaves))
+
+
+def _shape(leaf):
+    if isinstance(leaf, torch.Tensor):
+        return leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad
+    return (type(leaf), leaf) if isinstance(leaf, (bool, int, str, bytes)) else type(leaf)
+
+
+class _Segments(AliveBytes):
+    """The bytes alive, and the most since the last `cut`."""
+
+    def __init__(self, granularity):
+        super().__init__(granularity)
+        self._top = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = super().__torch_dispatch__(function, types, args, kwargs)
+        self._top = max(self._top, self.now)
+        return result
+
+    def cut(self):
+        top, self._top = max(self._top, self.now), self.now
+        return top
+
+
+@dataclass
+class _Run:
+    """One run of a step: which call of which region comes now, and, in a measurement, what lies in memory."""
+
+    ways: dict  # (Region, number of its call) -> way
+    hooks: object  # of saved tensors, when it began
+    hold: bool = False  # inputs and results of regions until their backward pass has ended
+    tracker: _Segments | None = None
+    held: object = None  # the call that began last
+    counts: dict = field(default_factory=dict)  # Region -> calls so far
+    order: list = field(default_factory=list)  # (Region, number) of each call, when it began
+    events: list = field(default_factory=list)  # (kind, place in `order`, bytes now, the most since the last event)
+    inner: list = field(default_factory=lambda: [0])  # bytes that regions and modules in it have left, for each module that runs
+    left: dict = field(default_factory=dict)  # module that runs as it is -> bytes that its own code leaves
+
+    def note(self, kind, place):
+        if self.tracker is not None:
+            top = self.tracker.cut()
+            self.events.append((kind, place, self.tracker.now, top))
+
+    @property
+    def now(self):
+        return self.tracker.now if self.tracker is not None else 0
+
+
+class RegionsStep:
+    """`module` (a LossModule) with a plan by regions for each set of shapes. The interface is that of `GuardedStep`.
+
+    `options`: those of `plan`; `may_run(plan)` is false for one that ends a call by `Unchecked`; `names`: of the regions, None to find them;
+    `reason`: why the step is not traced whole.
+    """
+
+    def __init__(self, module, options, may_run, reason, names=None):
+        self.last = None
+        self.reason = reason
+        self._module, self._options, self._may_run, self._names = module, options, may_run, names
+        self._plans = {}  # key -> (plan, how often it was made)
+        self._largest_budget = 0
+        self._regions = {}  # module -> Region
+        self._broken = {}  # module -> Break
+        self._varying = set()  # modules whose inputs have come in other shapes, though those of the step were the same
+        self._by_content = {}  # graph as text -> Ways
+        self._run = None  # the _Run that runs now
+        self._patched = {}  # module -> what stands in the place of its forward method
+
+    @property
+    def plans(self):
+        return [plan for plan, _ in self._plans.values()]
+
+    def __call__(self, *inputs, **kwargs):
+        plan = self.prepare(*inputs, **kwargs)
+        if not self._may_run(plan):
+            raise Unchecked(plan, [])
+        return self._run_step(_Run(plan.choice, hooks_of_saved_tensors(False)), self._functions(plan), inputs, kwargs)
+
+    def prepare(self, *inputs, **kwargs):
+        """Plans for inputs like these, if there is no plan yet. Runs the step, and puts back what that changes. Returns the `RegionsPlan`."""
+        key = _shapes(inputs, kwargs), _mode_of(self._module)
+        plan, turns = self._plans.get(key, (None, 0))
+        if plan is None or plan.stale and turns < _TURNS:
+            if plan is None and len(self._plans) == _PLANS:
+                raise TooManyPlansError(f"the step has {_PLANS} plans; expected fewer sets of shapes")
+            for region in self._regions.values() if plan is not None else ():
+                region.forget()
+            with disable_current_modes(), without_hooks_of_saved_tensors():
+                plan = self._make(inputs, kwargs)
+            self._plans[key] = plan, turns + 1
+        self.last = plan
+        return plan
+
+    def unplanned(self, *inputs, **kwargs):
+        """The step whose regions run as PyTorch traces them by itself."""
+        functions = {}
+        for region, *_ in self.last.calls:
+            functions[region.module] = lambda *a, region=region, **k: self._as_it_is(region.module, region.unplanned, a, k)
+        return self._run_step(_Run({}, None), functions, inputs, kwargs)
+
+    # ---- running
+
+    def _run_step(self, run, functions, inputs, kwargs):
+        before, self._run = self._run, run
+        try:
+            with self._patches(functions), without_checkpoints():
+                return self._module(*inputs, **kwargs)
+        finally:
+            self._run = before
+
+    def _functions(self, plan):
+        return {region.module: self._planned_forward(region) for region, *_ in plan.calls}
+
+    @contextlib.contextmanager
+    def _patches(self, functions):
+        """While entered, `functions` stand in the place of the forward methods of modules."""
+        before = {}
+        for module, function in functions.items():
+            before[module] = vars(module).get("forward"), self._patched.get(module)
+            vars(module)["forward"] = self._patched[module] = function
+        try:
+            yield
+        finally:
+            for module, (own, patch) in before.items():
+                _put(module, own)
+                _put_into(self._patched, module, patch)
+
+    def _as_it_is(self, module, call, args, kwargs):
+        """`call(*args, **kwargs)` while no forward method in `module` has another in its place."""
+        inside = [m for m in module.modules() if m in self._patched]
+        patches = {m: self._patched.pop(m) for m in inside}
+        for m in inside:
+            _put(m, self._own_forwards.get(m))
+        try:
+            return call(*args, **kwargs)
+        finally:
+            for m, patch in patches.items():
+                vars(m)["forward"] = self._patched[m] = patch
+
+    def _eager(self, module, args, kwargs):
+        return self._as_it_is(module, lambda *a, **k: module.forward(*a, **k), args, kwargs)
+
+    def _planned_forward(self, region):
+        def forward(*args, **kwargs):
+            run = self._run
+            is_planned = torch.is_grad_enabled() and hooks_of_saved_tensors(False) == run.hooks and _shapes(args, kwargs) in region.known
+            if not is_planned:
+                if torch.is_grad_enabled() and _shapes(args, kwargs) not in region.known:
+                    self._varying.add(region.module)
+                    self.last.stale = True
+                return self._eager_here(region.module, args, kwargs)
+            before, place = run.now, len(run.order)
+            result = self._as_it_is(region.module, region, args, kwargs)
+            if len(run.order) > place:
+                run.note("forward ends", place)
+                if run.hold:
+                    run.held.held = args, kwargs, result
+            run.inner[-1] += run.now - before
+            return result
+
+        return forward
+
+    def begin(self, region, part, call):
+        """A call of a region begins, whose guards hold. Returns the way in which it runs."""
+        run = self._run
+        number = run.counts[region] = run.counts.get(region, 0) + 1
+        place = len(run.order)
+        run.order.append((region, number))
+        run.note("forward", place)
+        if run.tracker is not None:
+            run.held = call
+            call.when_started = lambda: run.note("backward", place)
+            call.when_done = lambda: run.note("backward ends", place)
+        way = run.ways.get((region, number))
+        return way if way in part.ways.found or way is part.ways.unplanned else part.ways.least
+
+    # ---- planning
+
+    def part_of(self, region, joint, names, num_forward_outputs):
+        """The `_Part` of a joint graph that AOTAutograd gives."""
+        name_inputs(joint, names)
+        for node in joint.graph.nodes:
+            kept = getattr(node.meta.get("desc"), "output", None)
+            if is_tangent(node) and type(kept).__name__ == "InputMutationAOTOutput":
+                raise CaptureError("it changes an input in place that needs a gradient")
+        device = next((p.device for p in self._module.parameters() if p.device.type != "cpu"), torch.device("cpu"))
+        graph = build(joint, region.name, num_forward_outputs, device, region=True)
+        find_layouts(graph, device)
+        begin = time.perf_counter()
+        content = json.dumps({**graph.to_json(), "name": ""}) + "".join(signatures(graph)) + str(graph.held)
+        ways = self._by_content.get(content)
+        options = self._options
+        if ways is None:
+            measure_operations(graph, device, options.measure)
+            self._measuring += time.perf_counter() - begin
+            begin = time.perf_counter()
+            each = {"seconds": options.seconds / 4} if options.work is None else {"work": options.work}
+            settings = {"solver": options.solver, "cost": options.cost, "seed": options.seed, "threads": options.threads, **each}
+            ways = self._by_content[content] = Ways(graph, device, **settings)
+            self._planning += time.perf_counter() - begin
+        part = _Part(graph, device)
+        part.ways = ways
+        return part
+
+    def _make(self, inputs, kwargs):
+        begin = time.perf_counter()
+        self._measuring = self._planning = 0.0
+        self._own_forwards = {m: vars(m)["forward"] for m in self._module.modules() if "forward" in vars(m)}
+        solves = sum(w.solves for w in self._by_content.values())
+        sequence = self._discover(inputs, kwargs)
+        tracing = time.perf_counter() - begin - self._measuring - self._planning
+        begin = time.perf_counter()
+        sequence = self._worth_planning(sequence)
+        self._planning += time.perf_counter() - begin
+        plan = self._choose(sequence, inputs, kwargs) if sequence else self._eager_plan(inputs, kwargs)
+        if plan is None:
+            raise NoRegions("no module of the step can be planned by itself, or saves anything if it is")
+        plan.capture_seconds, plan.measure_seconds, plan.plan_seconds = tracing, self._measuring, self._planning
+        plan.solves = sum(w.solves for w in self._by_content.values()) - solves
+        plan.breaks = list(self._broken.values())
+        held = {storage_key(t): t.untyped_storage().nbytes() for t in (*_tensors((inputs, kwargs)), *self._module.buffers())}
+        plan.input_bytes = sum(held.values())
+        return plan
+
+    def _discover(self, inputs, kwargs):
+        """Runs the forward pass, and traces what is called. Returns [(Region, _Part)] of the calls, in order."""
+        model = self._module.model
+        names = {m: n for n, m in model.named_modules()}
+        sequence, inside, shapes = [], [], _Shapes()
+        self._whole = set()  # modules of which no part is a region
+        self._broken = {self._module: Break(None, self.reason)}
+
+        def candidate(module, args, kwargs):
+            """For a call of a module outside of all regions: (Region, _Part); None if it stays eager, `_STAYS` if its parts do, too."""
+            if module in self._whole:
+                return _STAYS
+            if module in self._broken or not torch.is_grad_enabled():
+                return None
+            if self._names is not None and names[module] not in self._names:
+                return None
+            if not any(t.requires_grad for t in (*module.parameters(), *_tensors((args, kwargs)))):
+                return None
+            if module in self._varying or any(map(shapes.depends_on_data, _tensors((args, kwargs)))):
+                place = line_of_user(sys._getframe(1))
+                self._whole.add(module)
+                self._broken[module] = Break(names[module], f"the shapes of its inputs depend on the values of tensors ({place})")
+                return _STAYS
+            region = self._regions.setdefault(module, Region(names[module], module, self))
+            try:
+                with without_hooks_of_saved_tensors(), disable_current_modes():
+                    return region, self._as_it_is(module, region.prepare, args, kwargs)
+            except BudgetError:
+                raise
+            except Exception as error:  # Dynamo, AOTAutograd and the package have many, for what they cannot trace
+                self._broken[module] = Break(names[module], _in_one_line(error))
+                return None
+
+        def watched(module):
+            def forward(*args, **kwargs):
+                if inside:
+                    return self._eager_here(module, args, kwargs)
+                found = candidate(module, args, kwargs)
+                if found is None:
+                    return self._eager_here(module, args, kwargs)
+                if found is not _STAYS:
+                    sequence.append(found)
+                inside.append(module)
+                try:
+                    return self._eager(module, args, kwargs)
+                finally:
+                    inside.pop()
+
+            return forward
+
+        functions = {m: watched(m) for m in names if not isinstance(m, torch.jit.ScriptModule)}
+        before = Snapshot(self._module, (inputs, kwargs))
+        for save in (False, True):
+            try:
+                sequence.clear()
+                with shapes, contextlib.nullcontext() if save else _saving_nothing():
+                    self._run_step(_Run({}, None), functions, *_own_leaves(inputs, kwargs))
+                break
+            except _Saved:  # a backward pass inside the step
+                continue
+            finally:
+                before.restore()
+        return sequence
+
+    def _eager_here(self, module, args, kwargs):
+        """Runs the module's own forward method; what is in the place of those of its parts stays."""
+        patch = self._patched.pop(module)
+        _put(module, self._own_forwards.get(module))
+        try:
+            return module.forward(*args, **kwargs)
+        finally:
+            vars(module)["forward"] = self._patched[module] = patch
+
+    def _worth_planning(self, sequence):
+        """The calls of regions that can save something."""
+        total = sum(part.ways.unplanned.kept for _, part in sequence)
+        found = []
+        for region, part in sequence:
+            if part.ways.unplanned.kept * _SMALL < total:
+                continue
+            part.ways.explore()
+            if part.ways.least.kept < part.ways.unplanned.kept:
+                found.append((region, part))
+        return found
+
+    def _choose(self, sequence, inputs, kwargs):
+        """The `RegionsPlan` of least time within the budget."""
+        numbers, keys = {}, []
+        for region, _ in sequence:
+            numbers[region] = numbers.get(region, 0) + 1
+            keys.append((region, numbers[region]))
+        parts = dict(zip(keys, (part for _, part in sequence)))
+        least = {key: part.ways.least for key, part in parts.items()}
+        functions = {region.module: self._planned_forward(region) for region, _ in sequence}
+        first = self._measure(least, functions, inputs, kwargs, hold=True)
+        for module, broken in self._broken.items():
+            broken.kept_bytes = first.left.get(module, 0)
+        # The calls as they came: a call whose guards did not hold is not among them.
+        keys = [key for key in first.order if key in parts]
+        calls, floor = self._costs(keys, parts, least, first)
+        unplanned = [parts[key].ways.unplanned for key in keys]
+        baseline = max(peak_of(calls, unplanned), floor)
+        free = free_bytes(parts[keys[0]].device)
+        if free is None or baseline <= free:
+            baseline = self._measure({}, {}, inputs, kwargs).tracker.peak
+        budget = self._budget(baseline)
+        begin = time.perf_counter()
+        best = None  # (choice, predicted bytes, measured bytes)
+        self._refines_left = _SOLVES
+        safe = calls, floor
+        # The first turn, a correction where it took too much, and one with what was counted in vain.
+        for turn in range(4):
+            choice = self._choose_within(keys, parts, calls, budget, floor)
+            if choice is None and turn == 0:
+                calls, floor = self._costs(keys, parts, least, self._measure(least, functions, inputs, kwargs))
+                choice = self._choose_within(keys, parts, calls, budget, floor)
+            if choice is None or best is not None and choice.time >= best[0].time:
+                break
+            ways = dict(zip(keys, choice.ways))
+            self._planning += time.perf_counter() - begin
+            run = self._measure(ways, functions, inputs, kwargs)
+            begin = time.perf_counter()
+            measured, predicted = run.tracker.peak, max(floor, peak_of(calls, choice.ways))
+            fits = measured <= budget
+            if fits:
+                best = choice, predicted, measured, keys
+            own, own_floor = self._costs(keys, parts, ways, run)
+            if best is None or not fits:
+                calls = [_worse(a, b) for a, b in zip(calls, own)]
+                floor = max(floor, own_floor)
+            else:
+                calls, floor = own, own_floor
+        if best is None:  # without regions nothing is computed again, and nothing is made that eager PyTorch has not
+            eager = self._eager_plan(inputs, kwargs)
+            if eager is None:
+                raise self._no_choice(*safe, budget, baseline)
+            return eager
+        self._planning += time.perf_counter() - begin
+        choice, predicted, measured, keys = best
+        time_of_unplanned = max(1, sum(way.time for way in unplanned))
+        plan = RegionsPlan(
+            [(key[0], parts[key], way) for key, way in zip(keys, choice.ways)],
+            [],
+            budget,
+            baseline,
+            predicted,
+            measured,
+            choice.time / time_of_unplanned - 1,
+            choice.time / max(1, choice.bound) - 1,
+        )
+        plan.choice = dict(zip(keys, choice.ways))
+        return plan
+
+    def _budget(self, baseline):
+        budget = parse_budget(self._options.budget, baseline)
+        if is_fraction(self._options.budget):
+            budget = self._largest_budget = max(budget, self._largest_budget)
+        return budget
+
+    def _eager_plan(self, inputs, kwargs):
+        """The plan without a region; None if eager PyTorch takes more than the budget."""
+        try:
+            baseline = self._measure({}, {}, inputs, kwargs).tracker.peak
+        except torch.OutOfMemoryError:
+            return None
+        budget = self._budget(baseline)
+        return RegionsPlan([], [], budget, baseline, baseline, baseline, 0.0, 0.0) if baseline <= budget else None
+
+    def _choose_within(self, keys, parts, calls, budget, floor):
+        """The best `Choice` of known ways and of some that are looked for between them; None if there is none."""
+        if floor > budget:
+            return None
+        choice = choose(calls, budget)
+        if choice is None:
+            self._look_for_less(keys, parts, calls, budget)
+            choice = choose(calls, budget)
+        for _ in range(2):
+            if choice is None or not self._look_between(keys, parts, calls, choice, budget):
+                break
+            choice = choose(calls, budget)
+        return choice
+
+    def _look_for_less(self, keys, parts, calls, budget):
+        """Looks for ways that take no more than what earlier calls leave at best."""
+        before, last = 0, {}
+        for key, call in zip(keys, calls):
+            ways = parts[key].ways
+            last[id(ways)] = ways, min(budget - before - call.forward, budget - before - call.backward + ways.outside)
+            before += ways.least.kept
+        for ways, peak in last.values():
+            for part in (0, 0.25, 0.5, 1):
+                ways.ask(int(part * ways.unplanned.kept), peak)
+
+    def _look_between(self, keys, parts, calls, choice, budget):
+        """Looks for ways with what the choice leaves free. True if there are new ones."""
+        groups = {}
+        room = budget
+        kept = sum(way.kept for way in choice.ways)
+        rooms = []
+        for call, way in zip(reversed(calls), reversed(choice.ways)):
+            room = min(room, budget - kept - call.after)
+            rooms.append((room, kept - way.kept))
+            kept -= way.kept
+            room = min(room, budget - kept - call.needs(way))
+        for key, call, way, (room, before) in zip(keys, calls, choice.ways, reversed(rooms)):
+            groups.setdefault(id(parts[key].ways), []).append((parts[key].ways, call, way, room, before))
+        found = False
+        for members in groups.values():
+            ways, call, way, room, before = members[-1]
+            known = len(ways.found), ways.found
+            forward, backward = budget - before - call.forward, budget - before - call.backward + ways.outside
+            for share in dict.fromkeys((1, len(members))):
+                for peak in dict.fromkeys((min(forward, backward), max(forward, backward))):
+                    if self._refines_left > 0 and way.time > ways.unplanned.time:
+                        self._refines_left -= 1
+                        ways.ask(way.kept + room // share, peak)
+            found |= known != (len(ways.found), ways.found)
+        return found
+
+    def _no_choice(self, calls, floor, budget, baseline):
+        least = max(floor, least_peak(calls))
+        return BudgetError(
+            f"no schedule within {budget:,} bytes: the step takes {baseline:,} unplanned, by regions at least {least:,} bytes, of which "
+            f"{floor:,} are taken where no region keeps anything. Most is kept by what runs eagerly: "
+            + "; ".join(
+                f"{b} leaves {b.kept_bytes:,} bytes ({b.reason})" for b in sorted(self._broken.values(), key=lambda b: -b.kept_bytes)[:3]
+            )
+        )
+
+    # ---- measuring
+
+    def _measure(self, ways, functions, inputs, kwargs, hold=False):
+        """Runs the step with its backward pass. Returns the `_Run`; what the step changes is put back."""
+        begin = time.perf_counter()
+        module = self._module
+        device = next((p.device for p in module.parameters() if p.device.type != "cpu"), torch.device("cpu"))
+        snapshot = Snapshot(module, (inputs, kwargs), devices=[device] if device.type == "cuda" else ())
+        tracker = _Segments(512 if device.type == "cuda" else 1)
+        run = _Run(ways, None, hold, tracker)
+        functions = dict(functions)
+        if hold:
+            functions |= {m: self._measured_forward(m) for m in self._broken if m is not module and m not in functions}
+        first = newest_node()
+        inputs, kwargs = _own_leaves(inputs, kwargs)
+        tracker.ignore(list(module.parameters()), list(module.buffers()), inputs, kwargs)
+        try:
+            with tracker:
+                loss = self._run_step(run, functions, inputs, kwargs)
+                run.left[module] = tracker.now - sum(run.inner)
+                wanted = {id(t): t for t in (*module.parameters(), *_tensors((inputs, kwargs))) if t.requires_grad}
+                others, edges = what_else_gets_a_gradient(loss, first)
+                wanted |= {id(t): t for t in others}
+                # The gradients stay until the end, as those of parameters do.
+                gradients = torch.autograd.grad(loss, [*wanted.values(), *edges], allow_unused=True, retain_graph=bool(edges))
+                run.note("end", None)
+                del loss, gradients
+        finally:
+            snapshot.restore()
+        self._measuring += time.perf_counter() - begin
+        return run
+
+    def _measured_forward(self, module):
+        def forward(*args, **kwargs):
+            run = self._run
+            before = run.now
+            run.inner.append(0)
+            try:
+                return self._eager_here(module, args, kwargs)
+            finally:
+                left = run.now - before
+                run.left[module] = run.left.get(module, 0) + left - run.inner.pop()
+                run.inner[-1] += left
+
+        return forward
+
+    def _costs(self, keys, parts, ways, run):
+        """([Call], bytes that are taken where no call keeps anything) by a run with these ways."""
+        order = {key: i for i, key in enumerate(keys)}
+        places = [order.get(key) for key in run.order]
+        calls = [Call(parts[key].ways) for key in keys]
+        alive, floor = {}, 0  # place -> bytes that it keeps
+        running = None  # (call, its passes' most)
+        for kind, place, now, top in run.events:
+            place = places[place] if place is not None else None
+            kept = sum(alive.values())
+            if running is None:
+                if alive:
+                    last = max(alive)
+                    calls[last].after = max(calls[last].after, top - kept)
+                else:
+                    floor = max(floor, top)
+            if kind == "end" or place is None:
+                running = None
+                continue
+            call, way = calls[place], ways[keys[place]]
+            if kind == "forward":
+                call.forward, running = now - kept, way.forward_peak
+            elif kind == "forward ends":
+                call.forward, running = max(call.forward, top - kept - way.forward_peak), None
+                alive[place] = way.kept
+            elif kind == "backward":
+                running = way.backward_peak
+                alive.setdefault(place, way.kept)
+                if place == max(alive):
+                    call.backward = now - sum(alive.values())
+                else:  # a later call keeps something still: it is counted where that one is the last
+                    most = max(w.backward_peak - w.kept for w in call.ways)
+                    calls[max(alive)].after = max(calls[max(alive)].after, now - sum(alive.values()) + most)
+            else:
+                if place == max(alive, default=-1):
+                    call.backward = max(call.backward, top - (kept - way.kept) - way.backward_peak)
+                running = None
+                alive.pop(place, None)
+        return calls, floor
+
+
+def _worse(one, two):
+    return Call(one.offered, max(one.forward, two.forward), max(one.backward, two.backward), max(one.after, two.after))
+
+
+def _put(module, own):
+    """Puts the module's own forward method back: `own` of the object, or that of its class."""
+    _put_into(vars(module), "forward", own)
+
+
+def _put_into(table, key, value):
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def _tensors(tree):
+    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
+def _own_leaves(inputs, kwargs):
+    """The arguments; tensors that autograd made are leaves of their own, so that what made them keeps its graph."""
+    known = {}
+
+    def one(value):
+        if not isinstance(value, torch.Tensor) or not value.requires_grad or value.is_leaf:
+            return value
+        return known.setdefault(id(value), value.detach().requires_grad_())
+
+    return pytree.tree_map(one, inputs), pytree.tree_map(one, kwargs)
+
+
+def _mode_of(module):
+    devices = {p.device.type for p in module.parameters()} or {"cpu"}
+    autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in sorted(devices))
+    return tuple(m.training for m in module.modules()), tuple(p.requires_grad for p in module.parameters()), autocast
+
+
+class _Shapes(TorchDispatchMode):
+    """While entered, follows which tensors have sizes that depend on values of tensors, as the places of what is not zero.
+
+    An operation that reads such a size gives it to its results where they have it, or have another that nothing else explains.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._sizes = WeakTensorKeyDictionary()  # tensor -> its sizes that depend on data
+
+    def depends_on_data(self, tensor):
+        return tensor in self._sizes
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        read = _tensors((args, kwargs))
+        given = set().union(*(self._sizes.get(t, ()) for t in read))
+        starts = torch.Tag.dynamic_output_shape in function.tags or (
+            function is torch.ops.aten.index.Tensor and any(t.dtype == torch.bool for t in read[1:])
+        )
+        if not given and not starts:
+            return result
+        numbers = (x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, int))
+        explained = ({size for t in read for size in t.shape} | set(numbers) | {1}) - given
+        for tensor in _tensors(result):
+            if sizes := {size for size in tensor.shape if starts or size not in explained}:
+                self._sizes[tensor] = sizes
+        return result
+
+
+class _Saved(Exception):
+    """A backward pass wants what was not saved."""
+
+
+@contextlib.contextmanager
+def _saving_nothing():
+    def refuse(_):
+        raise _Saved
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda _: None, refuse):
+        yield
+
+
+def _in_one_line(error):
+    """What an error says, with file and line."""
+    text = str(error)
+    known = re.search(r"Could not (?:guard on|extract specialized integer from) data-dependent expression[^\n]*", text)
+    text = " ".join((known[0] if known else text).split())[:300] or type(error).__name__
+    places = re.findall(r"\((\S+\.py:\d+)\)", str(error)) or [line_of_user(_frame_of(error))]
+    return text if places[-1] in text else f"{text} ({places[-1]})"
+
+
+def _frame_of(error):
+    """The frame in which an error was raised; None if it has none."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame if trace is not None else None

@@ -3,37 +3,52 @@
 # Checks and figures on a machine with a GPU, by programs that were built elsewhere.
 #
 #   bash tests/gpu.sh build         on a machine with the CUDA Toolkit: builds the programs into build/gpu-programs
-#   bash tests/gpu.sh plan          the parts below, the most important first, their minutes, and what is done already
-#   bash tests/gpu.sh smoke         on the machine with the GPU: the tests with the label gpu, a short training run
-#   bash tests/gpu.sh figures       training within several budgets, replayed, eager and with copies to the host; launches
-#                                   beside a hand-written loop; the link
-#   bash tests/gpu.sh torch         the same training step in PyTorch, and remat_torch_plan on the GPU
-#   bash tests/gpu.sh sanitize      the tests and a training run under compute-sanitizer
-#   bash tests/gpu.sh more          a thousand replays; budgets in bytes; two streams; PyTorch's own means
-#   bash tests/gpu.sh all           all parts, one after the other; or name some of them
+#   bash tests/gpu.sh --plan        (or --dry-run) runs nothing: the parts and their steps, minutes by part, what is done already
+#   bash tests/gpu.sh first         on the machine with the GPU, one after the other: package smoke graphs link
+#   bash tests/gpu.sh second        the same: bits sanitize
+#   bash tests/gpu.sh PART…         these parts
+#   bash tests/gpu.sh all           all parts, the most valuable first
+#
+#   package    the GPU tests of the Python package (pytest's mark gpu)
+#   smoke      the tests with the label gpu, and short training runs
+#   graphs     planned PyTorch steps in CUDA graphs beside eager ones, in bfloat16
+#   link       the link to the host; launches beside a hand-written loop
+#   bits       planned PyTorch steps on the GPU: bits, bytes, copies
+#   sanitize   the tests and a training run under compute-sanitizer
+#   figures, torch, more            what is known already (docs/figures/gpu): training within budgets, replayed, eager and with copies;
+#                                   the same step with PyTorch's checkpoints; a thousand replays, two streams, PyTorch's own means
 #
 # The machine with the GPU needs this folder, build/gpu-programs and a driver: no compiler, package, network or .git. Matrix
 # products are computed by cuBLAS where it is found (the toolkit's, or PyTorch's), else by a kernel of the example.
-# Each part ends within its minutes, so that it fits a command of ten, with exit status 0, or 1 if anything failed; what was
-# skipped has failed. What has passed is not run again, by the same programs, unless AGAIN=1: call a part again to go on
-# where it ended. A log of all calls and CSV files are copied to $OUT: at most 8 files of at most 16 MiB.
+# Each part ends within its seconds, with exit status 0, or 1 if anything failed; what was skipped has failed. `first` and `second`
+# end within 15 minutes together with the machine's start (3 minutes are counted), each within a command of ten.
 #
-# Variables: OUT (build/gpu); KEPT (build/gpu-kept), a folder that must outlive a call: what is done, and its results; AGAIN;
-# PROGRAMS (build/gpu-programs); PYTHON (python3); MATMUL any|cublas|own (any); PART_SECONDS, in place of a part's minutes;
-# SIZES and STEPS, of the largest training run; ARCHITECTURES, of the build ("90": machine code for sm_90, and PTX).
+# What each step has said and found is in $OUT at once: gpu.log; rows of CSV files, within a second, each with its step; and one
+# mark a step in steps.csv. A call reads them again from $BEFORE, so copy there what came back from the last one: what has passed
+# is not run again by the same programs, unless AGAIN=1. At most 8 files of at most 16 MiB come back.
+#
+# Variables: OUT (build/gpu); BEFORE (build/gpu), the OUT of earlier calls; AGAIN; PROGRAMS (build/gpu-programs); PYTHON (python3);
+# MATMUL any|cublas|own (any); PART_SECONDS, in place of a part's; SIZES and STEPS, of the largest training run; ARCHITECTURES,
+# of the build ("90": machine code for sm_90, and PTX).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 programs=${PROGRAMS:-build/gpu-programs}
 out=${OUT:-build/gpu}
-kept=${KEPT:-build/gpu-kept}
+earlier=${BEFORE:-build/gpu}
 python=${PYTHON:-python3}
 matmul=${MATMUL:-any}
 most_files=8
 most_bytes=$((16 * 1024 * 1024))
 most_program_bytes=$((40 * 1024 * 1024))
-all_parts=(smoke figures torch sanitize more)
-declare -A minutes=([smoke]=4 [figures]=7 [torch]=6 [sanitize]=4 [more]=5)
+first=(package smoke graphs link)
+second=(bits sanitize)
+known_parts=(figures torch more)
+all_parts=("${first[@]}" "${second[@]}" "${known_parts[@]}")
+declare -A seconds=([package]=130 [smoke]=150 [graphs]=100 [link]=60 [bits]=90 [sanitize]=180 [figures]=420 [torch]=360 [more]=300)
+start_seconds=180
+most_seconds=900
+kinds=(launches training checkpoints compare graphs)
 gpt2='--layers 12 --width 768 --heads 12 --context 1024 --batch 8 --vocabulary 50304'
 
 stop() { echo "gpu.sh: $*" >&2; exit 2; }
@@ -110,25 +125,42 @@ log=/dev/null
 deadline=0
 passed=0
 before=0
+dry=0
 failures=()
-declare -A ran=()
+declare -A ran=() done_before=()
 usual_steps=20
 train=()
+clocks=""
+publisher=""
+kept=$(mktemp -d) || stop "there is no folder for temporary files"
+clean() {
+  [ "$BASHPID" = $$ ] || return  # a child that is killed before it has reset the shell's traps
+  end_clocks
+  end_publishing
+  rm -rf "$kept"
+}
+trap clean EXIT
 
 say() { printf '%s\n' "$*" && printf '%s\n' "$*" >>"$log"; }
 fail() {  # NAME WHY
   failures+=("$part: $1")
   say "FAILED: $1: $2"
 }
-rows() { echo "$kept/rows/$1.${2//[^a-zA-Z0-9]/-}.csv"; }  # CSV NAME: the file for the rows of a step
+key_of() { echo "${1//[^a-zA-Z0-9]/-}"; }
+rows() { echo "$kept/rows/$1.$(key_of "$2").csv"; }  # CSV NAME: the file for the rows of a step
 
 # run NAME SECONDS COMMAND…: at most so long, and no longer than the part may take. What is skipped has failed. What has
 # passed before is not run again. The command must end with exit status $wanted.
 wanted=0
 run() {
-  local name=$1 limit=$2 left=$((deadline - SECONDS)) begun=$SECONDS status=0 key=${1//[^a-zA-Z0-9]/-}
+  local name=$1 limit=$2 left=$((deadline - SECONDS)) begun=$SECONDS status=0 key word=passed
+  key=$(key_of "$name")
   shift 2
-  if [ -n "${ran[$key]:-}" ] || [ -f "$kept/done/$key" ]; then
+  if [ "$dry" = 1 ]; then
+    printf '             %4d s at most  %s%s\n' "$limit" "$name" "$([ -z "${done_before[$key]:-}" ] || echo ": passed before")"
+    return 0
+  fi
+  if [ -n "${ran[$key]:-}" ] || [ -n "${done_before[$key]:-}" ]; then
     before=$((before + 1))
     say "" && say "## $name: done before"
     return 0
@@ -140,12 +172,15 @@ run() {
     return 1
   fi
   rm -f "$kept/rows/"*".$key.csv"
+  begin_publishing
   timeout --kill-after=5 "$limit" "$@" </dev/null 2>&1 | tee "$kept/last" | tee -a "$log" || status=${PIPESTATUS[0]}
+  end_publishing
   if [ "$status" = "$wanted" ]; then
     status=0
-    passed=$((passed + 1)) && ran[$key]=1 && touch "$kept/done/$key"
+    passed=$((passed + 1)) && ran[$key]=1
     say "passed after $((SECONDS - begun)) s"
   else
+    word=failed
     case $status in
       0) fail "$name" "exit status 0 instead of $wanted: what was planted was not noticed" && status=1 ;;
       77) fail "$name" "skipped by the program, see above: a skip is a failure here" ;;
@@ -154,6 +189,7 @@ run() {
       *) fail "$name" "exit status $status" ;;
     esac
   fi
+  echo "$identity,$part,$key,$word,$((SECONDS - begun)),$(TZ=UTC printf '%(%FT%TZ)T')" >>"$out/steps.csv"
   publish
   return "$status"
 }
@@ -186,14 +222,13 @@ PYTHON
 }
 
 # Clocks, temperature and power once a second, in the background, until end_clocks.
-clocks=""
 begin_clocks() {
   local fields=timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu reasons=clocks_event_reasons.active
   command -v nvidia-smi >/dev/null || return 0
   if timeout 10 nvidia-smi --query-gpu=$reasons --format=csv,noheader >/dev/null 2>&1; then fields+=,$reasons; fi
-  [ -s "$kept/clocks.csv" ] || echo "part,$fields" >"$kept/clocks.csv"
+  [ -s "$out/clocks.csv" ] || echo "part,$fields" >"$out/clocks.csv"
   nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits --loop=1 </dev/null 2>/dev/null \
-    > >(sed -u "s/^/$part,/" >>"$kept/clocks.csv") &
+    > >(sed -u "s/^/$part,/" >>"$out/clocks.csv") &
   clocks=$!
 }
 end_clocks() {
@@ -202,24 +237,56 @@ end_clocks() {
   wait "$clocks" 2>/dev/null
   clocks=""
 }
-trap end_clocks EXIT
+
+# Which programs: their manifest's checksum.
+identify() {
+  identity=none
+  [ ! -f "$programs/manifest.txt" ] || identity=$(cksum <"$programs/manifest.txt" | cut -d ' ' -f 1)
+}
+
+# Reads what earlier calls have left in FOLDER: the marks of these programs, and the rows of the steps that passed.
+remember() {  # FOLDER
+  local of part_of key word csv
+  [ -f "$1/steps.csv" ] || return 0
+  while IFS=, read -r of part_of key word _; do
+    [ "$of" = "$identity" ] || continue
+    unset "done_before[$key]"
+    [ "$word" != passed ] || [ "${AGAIN:-0}" != 0 ] || done_before[$key]=$part_of
+  done <"$1/steps.csv"
+  for csv in "${kinds[@]}"; do
+    [ -f "$1/$csv.csv" ] || continue
+    for key in "${!done_before[@]}"; do
+      [ ! -f "$kept/rows/$csv.$key.csv" ] || continue
+      awk -F , -v key="$key" 'FNR == 1 ? $NF == "step" : $NF == key { sub(/,[^,]*$/, ""); print; n++ } END { exit n < 2 }' "$1/$csv.csv" \
+        >"$kept/rows/$csv.$key.csv" || rm -f "$kept/rows/$csv.$key.csv"
+    done
+  done
+}
+
+# Once, before the first part: OUT goes on where BEFORE ended.
+prepare() {
+  local file
+  [ -d "$programs" ] || stop "$programs is missing: make it with \`bash tests/gpu.sh build\` on a machine with the CUDA Toolkit"
+  mkdir -p "$out" "$kept/rows" || stop "$out cannot be made"
+  identify
+  if ! [ "$earlier" -ef "$out" ] && [ -d "$earlier" ]; then
+    for file in gpu.log clocks.csv steps.csv; do
+      if [ -f "$earlier/$file" ] && [ ! -f "$out/$file" ]; then cp "$earlier/$file" "$out/$file"; fi
+    done
+    remember "$earlier"
+  fi
+  remember "$out"
+  [ -f "$out/steps.csv" ] || echo "programs,part,step,result,seconds,ended" >"$out/steps.csv"
+  log=$out/gpu.log
+  touch "$log" || stop "$log cannot be written"
+  publish
+}
 
 begin() {  # PART
   part=$1
-  part_seconds=${PART_SECONDS:-$((minutes[$part] * 60))}
+  part_seconds=${PART_SECONDS:-${seconds[$part]}}
   deadline=$((SECONDS + part_seconds))
-  [ -d "$programs" ] || stop "$programs is missing: make it with \`bash tests/gpu.sh build\` on a machine with the CUDA Toolkit"
-  mkdir -p "$out" "$kept" || stop "$out and $kept cannot be made"
-  # What other programs have done is not done.
-  if ! cmp -s "$programs/manifest.txt" "$kept/manifest.txt"; then
-    rm -rf "$kept"/{done,rows,clocks.csv,gpu.log}
-    cp "$programs/manifest.txt" "$kept/manifest.txt" 2>/dev/null || rm -f "$kept/manifest.txt"
-  fi
-  mkdir -p "$kept"/{done,rows}
-  log=$kept/gpu.log
-  touch "$log" || stop "$log cannot be written"
-  [ "${AGAIN:-0}" = 0 ] || forget_done
-  say "" && say "# gpu.sh $part: ${minutes[$part]} of the $(total_minutes) minutes of all parts"
+  say "" && say "# gpu.sh $part: at most $part_seconds s"
   if [ -f "$programs/manifest.txt" ]; then head -n 4 "$programs/manifest.txt" | tee -a "$log"; fi
   if command -v nvidia-smi >/dev/null; then
     timeout 30 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv 2>&1 | tee -a "$log"
@@ -237,46 +304,63 @@ begin() {  # PART
   begin_clocks
 }
 
-# With AGAIN: nothing is done yet, but what this call has done.
-forget_done() {
-  local mark
-  for mark in "$kept"/done/*; do
-    [ -n "${ran[${mark##*/}]:-}" ] || rm -f "$mark"
-  done
-}
-
-total_minutes() {
-  local each total=0
-  for each in "${all_parts[@]}"; do total=$((total + minutes[$each])); done
-  echo "$total"
-}
-
+# The parts with their steps, minutes and marks, of both calls and of what is known. Runs nothing. Exit status 1 if both calls
+# would take too long.
 plan() {
-  local each from=0
-  echo "part       minutes  from minute"
-  for each in "${all_parts[@]}"; do
-    printf '%-10s %7d  %11d\n' "$each" "${minutes[$each]}" "$from"
-    from=$((from + minutes[$each]))
+  local each from call sum members=() total=$start_seconds status=0
+  dry=1
+  mkdir -p "$kept/rows"
+  identify
+  remember "$earlier"
+  remember "$out"
+  train=("$programs/train-gpt-gpu")
+  for call in first second known; do
+    case $call in
+      first) members=("${first[@]}") ;;
+      second) members=("${second[@]}") ;;
+      known) members=("${known_parts[@]}") ;;
+    esac
+    sum=0
+    for each in "${members[@]}"; do sum=$((sum + seconds[$each])); done
+    printf '%s: %s minutes\n' "$call" "$(in_minutes "$sum")"
+    [ "$call" = known ] || total=$((total + sum))
+    [ "$sum" -le 600 ] || [ "$call" = known ] || status=1
+    from=0
+    for each in "${members[@]}"; do
+      printf '  %-10s %5s minutes, from minute %s\n' "$each" "$(in_minutes "${seconds[$each]}")" "$(in_minutes "$from")"
+      from=$((from + seconds[$each]))
+      part=$each
+      run_part "$each"
+    done
   done
-  printf '%-10s %7d\n' all "$from"
-  if cmp -s "$programs/manifest.txt" "$kept/manifest.txt" && [ -n "$(ls "$kept/done" 2>/dev/null)" ]; then
-    echo "done by these programs:" && ls "$kept/done"
-  else
-    echo "nothing is done yet by these programs"
-  fi
+  echo "first and second, with $(in_minutes $start_seconds) minutes for the machine's start: $(in_minutes $total) of $(in_minutes $most_seconds) minutes"
+  [ "$total" -le "$most_seconds" ] || status=1
+  [ ${#done_before[@]} -gt 0 ] || echo "nothing is done yet by these programs"
+  return $status
 }
+in_minutes() { printf '%d.%d' $(($1 / 60)) $(($1 % 60 / 6)); }
 
-# Copies results to $OUT: the log, and the rows of each CSV file below one header.
+# Writes the rows of each CSV file below one header to $OUT, each with its step.
 publish() {
   local csv
-  cp "$kept/gpu.log" "$out/gpu.log"
-  [ ! -f "$kept/clocks.csv" ] || cp "$kept/clocks.csv" "$out/clocks.csv"
-  for csv in launches training checkpoints compare; do
+  for csv in "${kinds[@]}"; do
     if compgen -G "$kept/rows/$csv.*.csv" >/dev/null; then
-      awk 'FNR == 1 && NR != 1 { next } { print }' "$kept/rows/$csv".*.csv >"$out/$csv.csv"
+      awk 'FNR == 1 { step = FILENAME; sub(/\.csv$/, "", step); sub(/.*\./, "", step); if (NR == 1) print $0 ",step"; next }
+        { print $0 "," step }' "$kept/rows/$csv".*.csv >"$kept/merged" && cp "$kept/merged" "$out/$csv.csv"
     fi
   done
   limit_files
+}
+# The same once a second, in the background, until end_publishing or the script's end: a machine that is lost takes no more rows with it.
+begin_publishing() {
+  while sleep 1 && kill -0 $$ 2>/dev/null; do publish >/dev/null; done &
+  publisher=$!
+}
+end_publishing() {
+  [ -n "$publisher" ] || return 0
+  kill "$publisher" 2>/dev/null
+  wait "$publisher" 2>/dev/null
+  publisher=""
 }
 
 # The largest files keep their beginning and their end; more files than may travel are a failure.
@@ -308,6 +392,17 @@ run_same() {
     - "$expected" "$kept/printed" "$@"
 }
 
+package() {
+  has_torch && has_torch_plan || return
+  run "tests of the package" 120 bash tests/gpu_torch.sh tests
+}
+
+graphs() {
+  has_torch && has_torch_plan || return
+  run "steps as graphs, small" 40 bash tests/gpu_torch.sh rows small "$(rows graphs "steps as graphs, small")"
+  run "steps as graphs, full" 60 bash tests/gpu_torch.sh rows full "$(rows graphs "steps as graphs, full")"
+}
+
 smoke() {
   local test found=0
   run_same cuda-minimal 30 "$programs/cuda-minimal.expected" "$programs/cuda-minimal"
@@ -316,7 +411,7 @@ smoke() {
     found=1
     run "${test##*/}" 90 "$test"
   done
-  [ "$found" = 1 ] || fail tests "there is none in $programs/tests"
+  [ "$found" = 1 ] || [ "$dry" = 1 ] || fail tests "there is none in $programs/tests"
   local small='--layers 4 --width 128 --heads 4 --context 128 --batch 8 --seconds 0.5 --workspace 1024'
   # shellcheck disable=SC2086
   run "short training, eager" 60 "${train[@]}" $small --matmul "$matmul"
@@ -340,13 +435,23 @@ figures() {
   training_rows "training, replayed" --graph
   training_rows "training, eager"
   training_rows "training with copies, replayed" --graph --link measure --budget 0.8,0.6,0.5,0.4,0.3,0.2
-  run "launches" 100 "$programs/cuda_bench" --csv "$(rows launches launches)"
+}
+
+link() {
   run "the link" 20 "$programs/measure-link" --json
+  run "launches" 60 "$programs/cuda_bench" --csv "$(rows launches launches)"
+}
+
+bits() {
+  has_torch && has_torch_plan || return
+  run "remat_torch_plan, bits" 60 "$python" bench/pytorch/check_networks.py --device cuda --networks gpt2 --budgets 0.6 --seconds 2
+  run "remat_torch_plan, copies" 60 "$python" bench/pytorch/check_networks.py --device cuda --networks gpt2 --budgets 0.4 --link measure --seconds 2
 }
 
 # True if Python has a PyTorch that sees a GPU.
 has_torch() {
   local about
+  [ "$dry" = 0 ] || return 0
   if ! about=$("$python" -c 'import torch
 if not torch.cuda.is_available(): raise SystemExit("torch.cuda.is_available() is false")
 print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)' 2>&1); then
@@ -358,6 +463,7 @@ print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)' 2>&1); then
 # True if remat_torch_plan can be used; then it is prepared.
 has_torch_plan() {
   local missing
+  [ "$dry" = 0 ] || return 0
   missing=$("$python" -c 'import torch
 version = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
 if version < (2, 11): raise SystemExit("PyTorch is older than 2.11")' 2>&1) || {
@@ -366,7 +472,7 @@ if version < (2, 11): raise SystemExit("PyTorch is older than 2.11")' 2>&1) || {
   }
   export REMAT_PLAN
   REMAT_PLAN=$(realpath "$programs/remat-plan")
-  export PYTHONDONTWRITEBYTECODE=1
+  export PYTHONDONTWRITEBYTECODE=1 PYTHON=$python
 }
 
 pytorch() {
@@ -376,9 +482,6 @@ pytorch() {
   # shellcheck disable=SC2086
   run "checkpoints at equal peak" 200 "$python" bench/pytorch/torch_gpt_checkpoint.py ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" \
     --plans "$out/training.csv" --csv "$(rows checkpoints "checkpoints at equal peak")"
-  has_torch_plan || return
-  run "remat_torch_plan, bits" 90 "$python" bench/pytorch/check_networks.py --networks gpt2 --budgets 0.6 --seconds 2
-  run "remat_torch_plan, copies" 90 "$python" bench/pytorch/check_networks.py --device cuda --networks gpt2 --budgets 0.4 --link measure --seconds 2
 }
 
 more() {
@@ -398,11 +501,11 @@ more() {
 sanitize() {
   local tool kind test tests=() folder
   # The machine's own fits its driver.
-  tool=$(PATH="$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer" command -v compute-sanitizer)
+  [ "$dry" = 1 ] && tool=compute-sanitizer || tool=$(PATH="$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer" command -v compute-sanitizer)
   if [ -z "$tool" ] && [ -f "$programs/compute-sanitizer.tar.xz" ]; then
     folder=$(mktemp -d)
     # shellcheck disable=SC2064
-    trap "end_clocks; rm -rf '$folder'" EXIT
+    trap "clean; rm -rf '$folder'" EXIT
     PATH="$PATH:$(realpath "$programs")" tar -C "$folder" -xJf "$programs/compute-sanitizer.tar.xz" &&
       tool=$folder/compute-sanitizer/compute-sanitizer
   fi
@@ -410,7 +513,7 @@ sanitize() {
     fail compute-sanitizer "it is neither in $programs nor on this machine"
     return
   fi
-  say "$tool"
+  [ "$dry" = 1 ] || say "$tool"
   if ! run "compute-sanitizer on cuda-minimal" 60 "$tool" --tool memcheck --error-exitcode 33 "$programs/cuda-minimal"; then
     if grep -qiE 'device not supported|not supported on this|unable to (find|attach)|error 999' "$kept/last"; then
       fail compute-sanitizer "it refuses this device, see above; nothing is checked by it here"
@@ -423,7 +526,7 @@ sanitize() {
     # A test of faults makes the errors that the sanitizer reports; that of regions has a run of its own.
     [[ "$test" == *fault* || "$test" == *regions* || ! -x "$test" ]] || tests+=("$test")
   done
-  [ ${#tests[@]} -gt 0 ] || fail tests "there is none in $programs/tests"
+  [ ${#tests[@]} -gt 0 ] || [ "$dry" = 1 ] || fail tests "there is none in $programs/tests"
   local checked=("$tool" --tool memcheck --report-api-errors no --error-exitcode 33)
   for test in "$programs"/tests/*regions*; do
     [ -x "$test" ] || continue
@@ -444,31 +547,39 @@ sanitize() {
     for test in "${tests[@]}"; do
       # The debug modes copy the whole arena, also bytes that no kernel has written.
       [[ "$kind" != initcheck || "$test" != *debug* ]] || continue
-      run "$kind, ${test##*/}" 90 "${checked[@]}" "$test" --test-suite-exclude=uninstrumented \
-        $([ "$kind" != initcheck ] || echo '--test-case-exclude=debug*')
+      local left_out=(--test-suite-exclude=uninstrumented)
+      [ "$kind" != initcheck ] || left_out+=('--test-case-exclude=debug*')
+      run "$kind, ${test##*/}" 90 "${checked[@]}" "$test" "${left_out[@]}"
     done
   done
 }
 
+run_part() {  # PART
+  case $1 in
+    torch) pytorch ;;
+    *) "$1" ;;
+  esac
+}
+
 parts=("$@")
+known="build, --plan, first, second, ${all_parts[*]} or all"
 case "${1:-}" in
-  build | plan) [ $# -eq 1 ] || stop "$1 stands alone" ;;&
+  build | plan | --plan | --dry-run | first | second | all) [ $# -eq 1 ] || stop "$1 stands alone" ;;&
+  --help | -h) sed -n '3,/^set -uo/{/^#/s/^# \{0,1\}//p}' tests/gpu.sh && exit 0 ;;
   build) build && exit 0 || exit 1 ;;
-  plan) plan && exit 0 ;;
-  all) [ $# -eq 1 ] || stop "all stands alone" && parts=("${all_parts[@]}") ;;
-  "") stop "a part is missing: build, plan, ${all_parts[*]} or all" ;;
+  plan | --plan | --dry-run) plan && exit 0 || exit 1 ;;
+  first) parts=("${first[@]}") ;;
+  second) parts=("${second[@]}") ;;
+  all) parts=("${all_parts[@]}") ;;
+  "") stop "a part is missing: $known" ;;
 esac
 for each in "${parts[@]}"; do
-  [ -n "${minutes[$each]:-}" ] || stop "unknown part $each; build, plan, ${all_parts[*]} and all are known"
+  [ -n "${seconds[$each]:-}" ] || stop "unknown part $each; expected $known"
 done
 
+prepare
 for each in "${parts[@]}"; do
-  if begin "$each"; then
-    case $each in
-      torch) pytorch ;;
-      *) "$each" ;;
-    esac
-  fi
+  if begin "$each"; then run_part "$each"; fi
   end_clocks
   publish
   count_files

@@ -6,7 +6,7 @@ script=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/gpu.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mistakes=0
-export PROGRAMS=$work/programs OUT=$work/out KEPT=$work/kept PYTHON=$work/python MATMUL=any
+export PROGRAMS=$work/programs OUT=$work/out BEFORE=$work/before PYTHON=$work/python MATMUL=any
 unset SIZES STEPS PART_SECONDS LD_LIBRARY_PATH REMAT_PLAN AGAIN
 
 fake() {  # FILE LINES…: a program of these lines, which notes its arguments
@@ -20,7 +20,7 @@ fake() {  # FILE LINES…: a program of these lines, which notes its arguments
 # shellcheck disable=SC2016
 writes='while [ $# -gt 0 ]; do [ "$1" != --csv ] || printf "a,header\nb,line\n" >>"$2"; shift; done'
 fresh() {  # every program passes
-  rm -rf "$work/programs" "$work/out" "$work/kept" "$work/calls" "$work/own"
+  rm -rf "$work/programs" "$work/out" "$work/before" "$work/calls" "$work/own"
   touch "$work/calls"
   local name
   for name in tests/gpu.a_test tests/gpu.b_fault_test tests/gpu.c_regions_test cuda-minimal measure-link remat-plan; do
@@ -67,10 +67,10 @@ lacks() {  # FILE TEXT
 fresh
 gpu
 expect "no part" 2 $?
-contains "$work/printed" "a part is missing: build, plan, smoke figures torch sanitize more or all"
+contains "$work/printed" "a part is missing: build, --plan, first, second, package smoke graphs link bits sanitize figures torch more or all"
 gpu smoek
 expect "an unknown part" 2 $?
-contains "$work/printed" "unknown part smoek; build, plan, smoke figures torch sanitize more and all are known"
+contains "$work/printed" "unknown part smoek; expected build, --plan, first, second, package smoke"
 gpu smoke figuers
 expect "an unknown second part" 2 $?
 lacks "$work/calls" "gpu.a_test"
@@ -81,19 +81,34 @@ PROGRAMS=$work/nowhere gpu smoke
 expect "no programs" 2 $?
 contains "$work/printed" "tests/gpu.sh build"
 
-# ---- the plan: each part fits ten minutes, and all of them 26
-gpu plan
-expect "plan" 0 $?
+gpu --help
+expect "help" 0 $?
+contains "$work/printed" "bash tests/gpu.sh --plan"
+
+# ---- the plan runs nothing: each part with its steps; each call fits ten minutes, and both, with the machine's start, fifteen
+for word in --plan --dry-run plan; do
+  gpu $word
+  expect "$word" 0 $?
+done
 contains "$work/printed" "nothing is done yet"
-awk '$1 == "all" { whole = $2 } $1 ~ /^(smoke|figures|torch|sanitize|more)$/ { n++; sum += $2; if ($2 > 9) long = 1 }
-  END { exit !(n == 5 && !long && sum == whole && whole <= 26) }' "$work/printed"
+contains "$work/printed" "60 s at most  remat_torch_plan, bits"
+contains "$work/printed" "90 s at most  gpu.a_test"
+if [ -s "$work/calls" ] || [ -e "$OUT" ]; then
+  echo "WRONG: the plan ran something"
+  mistakes=$((mistakes + 1))
+fi
+awk '$1 ~ /^(first|second|known):$/ { call = $1; said[call] = $2 } $3 == "minutes," && $4 == "from" { n++; sum[call] += $2 }
+  $1 == "first" { start = $5; whole = $11 }
+  END { for (c in said) if (sum[c] - said[c] > 0.5 || said[c] - sum[c] > 0.5) exit 1
+    both = said["first:"] + said["second:"] + start
+    exit !(n == 9 && said["first:"] <= 10 && said["second:"] <= 10 && start >= 3 && both <= 15 && whole <= 15 && whole > both - 0.5) }' "$work/printed"
 expect "the plan's minutes" 0 $?
 
 # ---- smoke runs every test that was built, and the examples
 gpu smoke
 expect "smoke" 0 $?
 contains "$OUT/gpu.log" "8 passed, 0 failed"
-contains "$OUT/gpu.log" "4 of the 26 minutes"
+contains "$OUT/gpu.log" "# gpu.sh smoke: at most 150 s"
 contains "$OUT/gpu.log" "a device"
 for call in gpu.a_test gpu.b_fault_test cuda-minimal "cuda_bench --device" "cuda_bench --quick" "--matmul any" \
   "--matmul own --streams 2 --graph"; do
@@ -102,14 +117,15 @@ done
 
 # ---- what has passed is not run again, by the same programs, unless asked; what has failed is
 : >"$work/calls"
-rm -rf "$OUT"  # it may be emptied between two calls
+mv "$OUT" "$BEFORE"  # what came back; the folder of the next call is empty
+[ "$(grep -c ',smoke,.*,passed,' "$BEFORE/steps.csv")" -eq 8 ] || { echo "WRONG: the marks of smoke"; mistakes=$((mistakes + 1)); }
 gpu smoke
 expect "smoke, done before" 0 $?
 contains "$OUT/gpu.log" "0 passed, 0 failed, 8 done before"
 contains "$OUT/gpu.log" "8 passed, 0 failed"  # the log of the first call
 lacks "$work/calls" "gpu.a_test"
-gpu plan
-contains "$work/printed" "gpu-a-test"
+gpu --plan
+contains "$work/printed" "gpu.a_test: passed before"
 AGAIN=1 gpu smoke
 contains "$OUT/gpu.log" "## gpu.a_test, "
 contains "$work/calls" "gpu.a_test"
@@ -173,9 +189,10 @@ contains "$OUT/gpu.log" "the part's 3 seconds are over"
 
 # ---- figures and their files: rows below one header, however often a step was run
 fresh
-gpu figures
+gpu figures link
 expect "figures" 0 $?
-for name in launches training; do contains "$OUT/$name.csv" "b,line"; done
+contains "$OUT/training.csv" "a,header,step"
+for name in launches,launches "training,training--eager"; do contains "$OUT/${name%,*}.csv" "b,line,${name#*,}"; done
 [ "$(wc -l <"$OUT/training.csv")" -eq 4 ] || { echo "WRONG: training.csv"; mistakes=$((mistakes + 1)); }
 AGAIN=1 gpu figures
 [ "$(wc -l <"$OUT/training.csv")" -eq 4 ] || { echo "WRONG: training.csv grows from run to run"; mistakes=$((mistakes + 1)); }
@@ -186,9 +203,9 @@ contains "$work/calls" "--steps 1001"
 # ---- clocks and temperature are logged while a part runs, and no longer
 fresh
 fake "$PROGRAMS/cuda_bench" "$writes" 'sleep 0.3'
-gpu figures
+gpu link
 contains "$OUT/clocks.csv" "part,timestamp,clocks.sm"
-contains "$OUT/clocks.csv" "figures,1, 2, 3"
+contains "$OUT/clocks.csv" "link,1, 2, 3"
 if kill -0 "$(cat "$work/logger")" 2>/dev/null; then
   echo "WRONG: the log of clocks goes on"
   mistakes=$((mistakes + 1))
@@ -208,11 +225,65 @@ expect "no PyTorch" 1 $?
 contains "$OUT/gpu.log" "FAILED: PyTorch: there is no PyTorch that sees a GPU"
 fresh
 fake "$work/python" 'case "$*" in *2,\ 11*) echo "PyTorch is older than 2.11"; exit 1 ;; *is_available*) echo "PyTorch 2.9" ;; esac'
-gpu torch
+gpu torch bits
 expect "an old PyTorch" 1 $?
 contains "$OUT/gpu.log" "FAILED: remat_torch_plan: not run: PyTorch is older than 2.11"
 contains "$work/calls" "torch_gpt_checkpoint.py"
 lacks "$work/calls" "check_networks.py"
+
+# ---- the package's own tests and rows, and its networks, are run on the GPU
+fresh
+# shellcheck disable=SC2016
+fake "$work/python" 'case "$*" in *gpu_graphs*) printf "a,header\nb,line\n"; exec 1>&-; echo "with $REMAT_PLAN" >&2 ;; esac'
+gpu package graphs bits
+expect "the package" 0 $?
+contains "$work/calls" "-m pytest -q -m gpu"
+contains "$work/calls" "gpu_graphs.py --size full --budgets 1,0.6"
+contains "$OUT/graphs.csv" "b,line,steps-as-graphs--small"
+contains "$OUT/gpu.log" "with $(realpath "$PROGRAMS/remat-plan")"
+contains "$work/calls" "check_networks.py --device cuda --networks gpt2 --budgets 0.6"
+contains "$work/calls" "check_networks.py --device cuda --networks gpt2 --budgets 0.4 --link measure"
+fake "$work/python" 'case "$*" in *pytest*) exit 5 ;; esac'  # no test was collected
+AGAIN=1 gpu package
+expect "tests of the package that fail" 1 $?
+contains "$OUT/gpu.log" "FAILED: tests of the package: exit status 5"
+
+# ---- a machine that is lost takes neither rows nor marks with it, and the next call goes on from there
+fresh
+# shellcheck disable=SC2016
+fake "$PROGRAMS/train-gpt-gpu" "$writes" 'case "$(grep -c ^train "'"$work"'/calls")" in 2) echo $$ >"'"$work"'/hangs"; exec sleep 60 ;; esac'
+PATH=$work/bin:$PATH bash "$script" figures >"$work/printed" 2>&1 &
+lost=$!
+for _ in $(seq 600); do
+  if [ -s "$work/hangs" ] && grep -q 'b,line,training--eager' "$OUT/training.csv" 2>/dev/null; then break; fi
+  sleep 0.1
+done
+kill -9 "$lost"
+wait "$lost" 2>/dev/null
+kill "$(cat "$work/hangs")" "$(cat "$work/logger")" 2>/dev/null
+contains "$OUT/training.csv" "b,line,training--replayed"
+contains "$OUT/training.csv" "b,line,training--eager"
+contains "$OUT/steps.csv" ",figures,training--replayed,passed,"
+lacks "$OUT/steps.csv" "training--eager"
+mv "$OUT" "$BEFORE"
+gpu figures
+expect "after a machine was lost" 0 $?
+contains "$OUT/gpu.log" "2 passed, 0 failed, 1 done before"
+[ "$(grep -c '^train-gpt-gpu' "$work/calls")" -eq 4 ] || { echo "WRONG: what had passed was run again"; mistakes=$((mistakes + 1)); }
+[ "$(cut -d , -f 3 "$OUT/training.csv" | sort | uniq -c | awk '{ print $1, $2 }' | paste -sd ' ')" = \
+  "1 step 1 training--eager 1 training--replayed 1 training-with-copies--replayed" ] ||
+  { echo "WRONG: the rows of both calls"; cat "$OUT/training.csv"; mistakes=$((mistakes + 1)); }
+[ "$(grep -c ',passed,' "$OUT/steps.csv")" -eq 3 ] || { echo "WRONG: the marks of both calls"; mistakes=$((mistakes + 1)); }
+
+# ---- each part has a time of its own: one that is over takes none of the next
+fresh
+fake "$PROGRAMS/measure-link" 'exec sleep 600'
+PART_SECONDS=4 gpu link smoke
+expect "a part that is over" 1 $?
+contains "$OUT/gpu.log" "FAILED: the link: not ended within "
+contains "$OUT/gpu.log" "FAILED: launches: not run"
+contains "$OUT/steps.csv" ",link,the-link,failed,"
+contains "$OUT/steps.csv" ",smoke,gpu-a-test,passed,"
 
 # ---- PyTorch is held beside the rows of figures, and does not get the cuBLAS of train-gpt-gpu
 fresh
@@ -296,7 +367,7 @@ contains "$OUT/gpu.log" "bytes left out"
 contains "$OUT/gpu.log" "# gpu.sh smoke"
 fresh
 mkdir "$OUT"
-touch "$OUT"/{1,2,3,4,5,6,7}
+touch "$OUT"/{1,2,3,4,5,6}
 gpu smoke
 expect "nine files" 1 $?
 contains "$work/printed" "9 files in"
@@ -306,7 +377,7 @@ fresh
 fake "$work/python" 'true'
 gpu all
 expect "all" 0 $?
-[ "$(grep -o '^# gpu.sh [a-z]*' "$OUT/gpu.log" | cut -d ' ' -f 3 | paste -sd ' ')" = "smoke figures torch sanitize more" ] ||
+[ "$(grep -o '^# gpu.sh [a-z]*' "$OUT/gpu.log" | cut -d ' ' -f 3 | paste -sd ' ')" = "package smoke graphs link bits sanitize figures torch more" ] ||
   { echo "WRONG: the order of all"; mistakes=$((mistakes + 1)); }
 
 if [ "$mistakes" -ne 0 ]; then

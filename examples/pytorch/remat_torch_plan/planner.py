@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Calls `remat-plan`, the program of this project that finds the schedules."""
+"""Asks for schedules: the module `remat_planner`, if it is here, or the program `remat-plan`."""
 import functools
 import json
 import os
@@ -145,48 +145,94 @@ def _solve_once(
     host_budget=None,
     own_seeds=False,
 ):
-    with tempfile.TemporaryDirectory(prefix="remat-torch-plan-") as folder:
-        file, out = os.path.join(folder, "graph.json"), os.path.join(folder, "schedule.json")
-        with open(file, "w") as f:
-            json.dump(graph.to_json(draws_in_order=not own_seeds), f)
+    text = json.dumps(graph.to_json(draws_in_order=not own_seeds))
+    begin = time.perf_counter()
+    module = None if report or sys.stderr.isatty() else find_module()  # the program writes reports, and shows progress
+    if module is not None:
+        answer, steps = _ask_module(module, text, budget_bytes, seconds, solver, cost, seed, work, threads, link, host_budget)
+    else:
         program = find_program()
         _warn_of_another_version(program)
         report = report if report and writes_reports(program) else None
-        command = [program, file, "--budget", str(budget_bytes), "--solver", solver, "--json", "--out", out]
-        command += ["--seed", str(seed)]
+        command = ["--budget", str(budget_bytes), "--solver", solver, "--seed", str(seed)]
         command += ["--work", str(work)] if work is not None else ["--seconds", str(seconds)]
         command += ["--threads", str(threads)] if threads else []
         command += ["--cost", cost] if cost else []
         command += ["--report", report] if report else []
         command += ["--link", str(link)] if link else []
         command += ["--host-budget", str(host_budget)] if host_budget is not None else []
-        begin = time.perf_counter()
+        answer, steps = _ask_program(program, text, command)
+    took = time.perf_counter() - begin
+    if answer["peak_bytes"] is None:
+        least = graph.least_bytes()
+        raise BudgetError(
+            f"no schedule within {budget_bytes:,} bytes: {answer['status']}"
+            + (f": {answer['message']}" if answer["message"] else "")
+            + f". The unplanned step takes {graph.baseline_peak():,} bytes; no budget below {least:,} can be met."
+        )
+    return Schedule(
+        [(kind, index) for kind, index in steps if kind == "compute" or index < len(graph.storages)],
+        answer["status"],
+        answer["peak_bytes"],
+        budget_bytes,
+        answer["overhead"],
+        answer["gap"],
+        took,
+        answer["message"],
+        report,
+        link,
+        answer.get("host_peak_bytes") or 0,
+    )
+
+
+def _ask_program(program, text, arguments):
+    """The last line that `program --json` prints on the graph `text`, and the steps of its schedule, if it has one."""
+    with tempfile.TemporaryDirectory(prefix="remat-torch-plan-") as folder:
+        file, out = os.path.join(folder, "graph.json"), os.path.join(folder, "schedule.json")
+        with open(file, "w") as f:
+            f.write(text)
         shown = sys.stderr.isatty()
+        command = [program, file, *arguments, "--json", "--out", out]
         run = subprocess.run(command, stdout=subprocess.PIPE, stderr=None if shown else subprocess.PIPE, text=True)
-        took = time.perf_counter() - begin
         if run.returncode not in (0, 1) or not run.stdout.strip():
             raise PlanError(f"remat-plan failed (exit status {run.returncode}): {(run.stderr or '').strip()}")
         answer = json.loads(run.stdout.strip().splitlines()[-1])
         if answer["peak_bytes"] is None:
-            least = graph.least_bytes()
-            raise BudgetError(
-                f"no schedule within {budget_bytes:,} bytes: {answer['status']}"
-                + (f": {answer['message']}" if answer["message"] else "")
-                + f". The unplanned step takes {graph.baseline_peak():,} bytes; no budget below {least:,} can be met."
-            )
+            return answer, []
         with open(out) as f:
-            steps = [(kind, index) for kind, index in json.load(f)["steps"] if kind == "compute" or index < len(graph.storages)]
-        return Schedule(
-            steps,
-            answer["status"],
-            answer["peak_bytes"],
-            budget_bytes,
-            answer["overhead"],
-            answer["gap"],
-            took,
-            answer["message"],
-            report,
-            link,
-            answer.get("host_peak_bytes") or 0,
-            answer["time"],
-        )
+            return answer, json.load(f)["steps"]
+
+
+def find_module():
+    """`remat_planner`, the solvers in this process, if it is here, of this version, and $REMAT_PLAN names no program."""
+    if os.environ.get("REMAT_PLAN"):
+        return None
+    try:
+        import remat_planner
+    except ImportError:
+        return None
+    return remat_planner if remat_planner.__version__ == VERSION else None
+
+
+def _ask_module(module, text, budget_bytes, seconds, solver, cost, seed, work, threads, link, host_budget):
+    """What `_ask_program` returns, by a solve in this process: the same solver under the same limits."""
+    try:
+        problem = module.Problem(module.Graph.from_json(text), budget_bytes, cost or "")
+        if link:
+            problem = problem.with_link(link.out, link.into, link.latency, host_budget)
+        limits = {"work": work} if work is not None else {"seconds": seconds}
+        found = module.solve(problem, solver, seed=seed, threads=threads or 0, **limits)
+    except module.Error as error:
+        raise PlanError(f"remat_planner: {error}") from None
+    gap = found.time / found.lower_bound - 1 if found.has_schedule and found.lower_bound > 0 else None
+    answer = {
+        "status": found.status,
+        "message": found.message,
+        "peak_bytes": found.peak_bytes if found.has_schedule else None,
+        "overhead": found.time / problem.baseline_time - 1 if problem.baseline_time > 0 else 0.0,
+        "gap": gap,
+        "host_peak_bytes": found.host_peak_bytes,
+    }
+    if not found.has_schedule:
+        return answer, []
+    return answer, [(module.STEP_KINDS[kind], int(i)) for kind, i in zip(found.kinds, found.ids)]

@@ -2,6 +2,8 @@
 """Budgets in words, and the calls of remat-plan."""
 import os
 import stat
+import sys
+import types
 
 import pytest
 import torch
@@ -190,3 +192,36 @@ def test_a_program_of_another_version_is_named(tmp_path):
     assert planner.difference_of_versions(planner.find_program()) is None
     with pytest.warns(PlanWarning, match=f"remat-plan 0.0.1.*version {planner.VERSION}"):
         planner._warn_of_another_version(str(old))
+
+
+def test_the_module_in_this_process_is_asked_where_it_belongs(monkeypatch):
+    ours = types.SimpleNamespace(__version__=planner.VERSION)
+    monkeypatch.setitem(sys.modules, "remat_planner", ours)
+    monkeypatch.setenv("REMAT_PLAN", "/bin/remat-plan")
+    assert planner.find_module() is None  # the caller names a program
+    monkeypatch.delenv("REMAT_PLAN")
+    assert planner.find_module() is ours
+    ours.__version__ = "0.0.1"
+    assert planner.find_module() is None
+    monkeypatch.setitem(sys.modules, "remat_planner", None)
+    assert planner.find_module() is None
+
+
+@pytest.mark.parametrize("solver", ["evict", "refined"])
+def test_the_module_gives_the_schedule_of_the_program(monkeypatch, solver):
+    pytest.importorskip("remat_planner")
+    graph, _ = traced(*NETS["attention"]())
+    budget = int(0.8 * graph.baseline_peak())
+    program = planner.find_program()
+    monkeypatch.setenv("REMAT_PLAN", program)
+    by_program = planner.solve(graph, budget, solver=solver, work=100_000)
+    monkeypatch.delenv("REMAT_PLAN")
+    monkeypatch.setattr(planner, "_ask_program", None)  # it is not asked
+    by_module = planner.solve(graph, budget, solver=solver, work=100_000)
+    assert by_module.steps == by_program.steps
+    assert (by_module.status, by_module.peak_bytes) == (by_program.status, by_program.peak_bytes)
+    assert by_module.overhead == pytest.approx(by_program.overhead) and by_module.gap == pytest.approx(by_program.gap)
+    with pytest.raises(BudgetError, match="no schedule within"):
+        planner.solve(graph, 1, solver=solver, work=1000)
+    with pytest.raises(PlanError, match="no_such_solver"):
+        planner.solve(graph, budget, solver="no_such_solver", work=10)

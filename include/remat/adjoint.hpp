@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -177,7 +176,7 @@ class adjoint_sequence {
 
   /// The next action; `done` after the last one, again and again.
   [[nodiscard]] adjoint_action next() {
-    return actions_.next({{memory_, disk_, cost_before_, best_ ? &*best_ : nullptr}, &*tiers_});
+    return actions_.next({{memory_, disk_, cost_before_, best_.empty() ? nullptr : &best_}, &tiers_});
   }
 
   /// The number of steps.
@@ -204,18 +203,21 @@ class adjoint_sequence {
     disk_ = tiers.size() > 1 ? tiers[1].slots : 0;
     std::uint64_t elsewhere = 0;
     for (const adjoint_tier& t : tiers.subspan(1)) elsewhere += t.slots;
-    tiers_.emplace(steps_, std::move(of_steps));
-    cost_ = tiers_->cost();
-    if (all > 0 && elsewhere == 0 && detail::adjoint::best_splits::is_small(steps_, memory_))
-      cost_ = best_.emplace(cost_before_, memory_).cost() / unit;
-    actions_.add(tiers_->all());
+    if (of_steps.size() == 1) of_steps.push_back({});
+    tiers_ = detail::adjoint::far_tiers(steps_, std::move(of_steps));
+    cost_ = tiers_.cost();
+    if (all > 0 && elsewhere == 0 && detail::adjoint::best_splits::is_small(steps_, memory_)) {
+      best_ = detail::adjoint::best_splits(cost_before_, memory_);
+      cost_ = best_.cost() / unit;
+    }
+    actions_.add(tiers_.all());
   }
 
   std::uint64_t steps_;
   std::uint32_t memory_ = 0, disk_ = 0;
   double cost_ = 0;
-  std::optional<detail::adjoint::far_tiers> tiers_;
-  std::optional<detail::adjoint::best_splits> best_;
+  detail::adjoint::far_tiers tiers_;
+  detail::adjoint::best_splits best_;
   detail::adjoint::actions actions_;
   std::vector<double> cost_before_;  // [i]: the cost of all steps before step i; empty: all cost the same
 };
@@ -337,7 +339,7 @@ struct adjoint_report {
   double time = 0;             ///< the time until now, with the reversals, if copies run beside the march
   std::vector<std::uint64_t> stores{};      ///< the copies to each tier
   std::vector<std::uint64_t> restores{};    ///< the copies from each tier
-  std::vector<std::uint32_t> peak_slots{};  ///< the most slots of each tier in use at once
+  std::vector<std::uint64_t> peak_slots{};  ///< the most slots of each tier in use at once
 };
 
 /// Runs any sequence of actions exactly, whoever made it, one action at a time. It shares no code with the sequences.
@@ -351,9 +353,8 @@ class adjoint_checker {
       : adjoint_checker(steps, std::array{memory, disk}, costs) {}
   /// The same for any number of tiers, which are copied.
   adjoint_checker(std::uint64_t steps, std::span<const adjoint_tier> tiers, std::span<const double> costs = {})
-      : steps_(steps), left_(steps), tiers_(tiers.begin(), tiers.end()), costs_(costs) {
-    states_.resize(tiers.size());
-    used_.resize(tiers.size());
+      : steps_(steps), left_(steps), costs_(costs) {
+    for (const adjoint_tier& t : tiers) tiers_.push_back({t, {}, {}, 0});
     report_.stores.resize(tiers.size());
     report_.restores.resize(tiers.size());
     report_.peak_slots.resize(tiers.size());
@@ -429,18 +430,20 @@ class adjoint_checker {
     return nullptr;
   }
   const char* copy(const adjoint_action& a) {
-    if (a.slot.tier >= tiers_.size() || a.slot.index >= tiers_[a.slot.tier].slots) return "there is no such slot";
-    auto& states = states_[a.slot.tier];
-    if (states.size() <= a.slot.index) states.resize(a.slot.index + std::size_t{1}, {none, 0});
-    std::uint64_t& held = states[a.slot.index].first;
-    double& written = states[a.slot.index].second;
-    const adjoint_tier& tier = tiers_[a.slot.tier];
-    std::uint32_t& used = used_[a.slot.tier];
+    if (a.slot.tier >= tiers_.size() || a.slot.index >= tiers_[a.slot.tier].tier.slots) return "there is no such slot";
+    tier_state& at = tiers_[a.slot.tier];
+    if (at.states.size() <= a.slot.index) {
+      at.states.resize(a.slot.index + std::size_t{1}, none);
+      at.written.resize(at.states.size());
+    }
+    std::uint64_t& held = at.states[a.slot.index];
+    double& written = at.written[a.slot.index];
+    const adjoint_tier& tier = at.tier;
     if (a.verb == adjoint_verb::store) {
       if (current_ != a.first) return "the state to store is not the current one";
       if (held != none) return "the slot is in use";
       held = a.first;
-      report_.peak_slots[a.slot.tier] = std::max(report_.peak_slots[a.slot.tier], ++used);
+      report_.peak_slots[a.slot.tier] = std::max(report_.peak_slots[a.slot.tier], ++at.used);
       ++report_.stores[a.slot.tier];
       report_.cost += tier.write;
       const bool is_beside = a.slot.tier > 0 && !writes_.free.empty();
@@ -452,7 +455,7 @@ class adjoint_checker {
     if (held != a.first) return "the slot does not hold the state";
     if (a.verb == adjoint_verb::free) {
       held = none;
-      --used;
+      --at.used;
     } else {
       current_ = a.first;
       ++report_.restores[a.slot.tier];
@@ -482,12 +485,17 @@ class adjoint_checker {
     }
   };
 
-  std::vector<adjoint_tier> tiers_;
+  struct tier_state {
+    adjoint_tier tier;
+    std::vector<std::uint64_t> states;  // [slot]
+    std::vector<double> written;        // [slot]: when its state was written
+    std::uint64_t used;
+  };
+
+  std::vector<tier_state> tiers_;
   std::span<const double> costs_;
   channel writes_, reads_;
   double reverse_ = 0;
-  std::vector<std::vector<std::pair<std::uint64_t, double>>> states_;  // [tier][slot]: the state, when it was written
-  std::vector<std::uint32_t> used_;
   std::uint64_t current_ = 0, reached_ = 0;
   bool has_turned_ = false;
   adjoint_report report_;

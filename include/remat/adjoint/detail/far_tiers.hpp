@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -23,41 +22,45 @@ namespace REMAT_NAMESPACE::detail::adjoint {
 /// The division of steps among the tiers. The first one is memory.
 class far_tiers {
  public:
-  /// `tiers` in units of a step; there is at least one. O(units² · slots) time for each tier beyond the second.
+  far_tiers() = default;
+  /// `tiers` in units of a step; there are at least two. O(units² · slots) time for each tier beyond the second.
   far_tiers(std::uint64_t steps, std::vector<tier> tiers) : steps_(steps), tiers_(std::move(tiers)) {
-    tiers_.resize(std::max<std::size_t>(tiers_.size(), 2));
     if (tiers_.size() == 2) return;
-    units_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(steps, 256));
-    std::vector<double> nearer{0};
-    for (std::uint32_t u = 1; u <= units_; ++u) nearer.push_back(near_of(length(u)).cost);
-    for (std::size_t k = 2; k < tiers_.size(); ++k) nearer = add_tier(tiers_[k], nearer);
+    units_ = std::min<std::uint64_t>(steps, 256);
+    std::vector<double> nearer(units_ + 1);
+    for (std::uint64_t u = 1; u <= units_; ++u) nearer[u] = near_of(length(u)).cost;
+    for (std::size_t k = 2; k < tiers_.size(); ++k) add_tier(tiers_[k], nearer);
   }
 
-  /// The best division of the nearer tiers for `length` steps.
-  [[nodiscard]] tiering near_of(std::uint64_t length) const {
-    return best_tiering(length, tiers_[0].slots, tiers_[1].slots, tiers_[1].write, tiers_[1].read);
-  }
   /// All steps.
-  [[nodiscard]] range all() const { return enter({.last = steps_, .tier = tiers_.size(), .units = units_}); }
-
-  /// Divides a range that a far tier divides (`range::units`).
-  [[nodiscard]] range split(range& now, const auto& place) const {
-    const choice& how = tables_[now.tier - 2].at(now.far, now.units);
-    const std::uint64_t length = now.last - now.first;
-    now.keep_in(home_of(now.tier), usable(now.tier) - 1 - now.far);
-    range right{.last = now.last, .tier = now.tier, .far = now.far - 1, .units = now.units - how.left};
-    const std::uint64_t left = place(now, length * how.left / now.units, how.left, right.units);
-    right.first = now.last = now.first + left;
-    now.units = how.left;
-    if (!how.is_kept) right = enter(right);
-    if (tables_[now.tier - 2].at(now.far, now.units).left == 0) now = enter(now);
+  [[nodiscard]] range all() const {
+    range r;
+    r.last = steps_;
+    r.tier = tiers_.size();
+    r.units = units_;
+    return enter(r);
+  }
+  /// The units of a range that are before the next kept state. Precondition of this and `split`: it has units.
+  [[nodiscard]] std::uint64_t left_units(const range& r) const { return choice(r) / 2; }
+  /// Divides a range before step `middle`.
+  [[nodiscard]] range split(range& now, std::uint64_t middle) const {
+    const std::uint64_t how = choice(now);
+    now.keep_in(home_of(now), usable(now.tier) - 1 - now.far);
+    range right;
+    right.first = middle;
+    right.last = now.last;
+    right.tier = now.tier;
+    right.far = now.far - 1;
+    right.units = now.units - how / 2;
+    now.last = middle;
+    now.units = how / 2;
+    if (how % 2 == 0) right = enter(right);
+    if (choice(now) == 0) now = enter(now);
     return right;
   }
-
   /// The cost of all steps if they cost the same.
   [[nodiscard]] double cost() const {
     double total = 0;
-    const auto in_place = [](const range&, std::uint64_t left, std::uint64_t, std::uint64_t) { return left; };
     for (std::vector<range> open{all()}; !open.empty();) {
       range now = open.back();
       open.pop_back();
@@ -66,9 +69,10 @@ class far_tiers {
         continue;
       }
       const tier& far = tiers_[now.tier];
-      if (now.kept != home_of(now.tier)) total += far.write;
-      const range right = split(now, in_place);
-      total += static_cast<double>(right.first - now.first) + far.read;
+      if (now.kept != home_of(now)) total += far.write;
+      const std::uint64_t left = (now.last - now.first) * left_units(now) / now.units;
+      const range right = split(now, now.first + left);
+      total += static_cast<double>(left) + far.read;
       open.push_back(now);
       open.push_back(right);
     }
@@ -76,56 +80,52 @@ class far_tiers {
   }
 
  private:
-  /// How many units of a range are before the next kept state; 0: the nearer tiers divide it. The next state is kept in
-  /// this tier, or (`is_kept` is false) in a nearer one.
-  struct choice {
-    std::uint32_t left = 0;
-    bool is_kept = false;
-  };
-  struct table {
-    std::size_t stride = 0;
-    std::vector<choice> choices;     // [c · stride + u]
-    std::vector<std::uint8_t> used;  // [u]: a first state that is nowhere is written to this tier
-    [[nodiscard]] const choice& at(std::uint64_t c, std::uint64_t u) const { return choices[c * stride + u]; }
-  };
-
-  [[nodiscard]] static home home_of(std::uint64_t tier) { return static_cast<home>(tier + 1); }
-  [[nodiscard]] std::uint64_t usable(std::uint64_t tier) const {
-    return std::min<std::uint64_t>(tiers_[tier].slots, units_);
+  /// How a range is divided: 2 · (units before the next kept state) + (1 if that state is kept in this tier, too); 0:
+  /// by the nearer tiers.
+  [[nodiscard]] std::uint64_t choice(const range& r) const {
+    return choices_[starts_[r.tier - 2] + r.far * (units_ + 1) + r.units];
   }
+  /// True if a tier keeps the first state of so many units, which is nowhere.
+  [[nodiscard]] bool is_used(std::uint64_t tier, std::uint64_t units) const {
+    return choices_[starts_[tier - 2] + usable(tier) * (units_ + 1) + units] != 0;
+  }
+  [[nodiscard]] static home home_of(const range& r) { return static_cast<home>(r.tier + 1); }
+  [[nodiscard]] std::uint64_t usable(std::uint64_t tier) const { return std::min(tiers_[tier].slots, units_); }
   [[nodiscard]] std::uint64_t length(std::uint64_t units) const { return steps_ * units / units_; }
+  [[nodiscard]] tiering near_of(std::uint64_t steps) const {
+    return best_tiering(steps, tiers_[0].slots, tiers_[1].slots, tiers_[1].write, tiers_[1].read);
+  }
 
-  /// Adds a tier beyond those whose costs are `nearer`, by units. Returns the costs with it.
-  std::vector<double> add_tier(const tier& far, std::vector<double> nearer) {
-    table& t = tables_.emplace_back();
-    t.stride = units_ + std::size_t{1};
-    t.used.resize(t.stride);
-    const auto spare = std::min<std::uint64_t>(far.slots, units_);
-    t.choices.resize(std::max<std::uint64_t>(spare, 1) * t.stride);
-    std::vector<double> fewer, cost(t.stride);
-    for (std::uint64_t c = 0; c < spare; ++c, fewer = cost)
-      for (std::uint32_t u = 1; u <= units_; ++u) {
+  /// Adds a tier to those whose costs are `nearer`, by units.
+  void add_tier(const tier& far, std::vector<double>& nearer) {
+    const std::uint64_t spare = std::min(far.slots, units_);
+    starts_.push_back(choices_.size());
+    choices_.resize(choices_.size() + (spare + 1) * nearer.size());
+    std::uint64_t* row = choices_.data() + starts_.back();
+    std::vector<double> fewer, cost(nearer);
+    for (std::uint64_t c = 0; c < spare; ++c, row += nearer.size(), fewer = cost)
+      for (std::uint64_t u = 1; u <= units_; ++u) {
         cost[u] = nearer[u];
-        for (std::uint32_t j = 1; j < u; ++j) {
+        for (std::uint64_t j = 1; j < u; ++j) {
           const bool is_kept = c > 0 && far.write + fewer[u - j] < nearer[u - j];
           const double time = static_cast<double>(length(j)) + far.read + cost[j] +
                               (is_kept ? far.write + fewer[u - j] : nearer[u - j]);
           if (time >= cost[u]) continue;
           cost[u] = time;
-          t.choices[c * t.stride + u] = {j, is_kept};
+          row[u] = 2 * j + (is_kept ? 1 : 0);
         }
       }
-    for (std::uint32_t u = 1; spare > 0 && u <= units_; ++u) {
-      t.used[u] = far.write + cost[u] < nearer[u];
-      nearer[u] = std::min(nearer[u], far.write + cost[u]);
-    }
-    return nearer;
+    for (std::uint64_t u = 1; spare > 0 && u <= units_; ++u)
+      if (far.write + cost[u] < nearer[u]) {
+        nearer[u] = far.write + cost[u];
+        row[u] = 1;
+      }
   }
 
   /// The range for the tiers before `r.tier`.
   [[nodiscard]] range enter(range r) const {
     while (r.units > 0 && r.tier-- > 2)
-      if (tables_[r.tier - 2].used[r.units]) {
+      if (is_used(r.tier, r.units)) {
         r.far = usable(r.tier) - 1;
         return r;
       }
@@ -139,10 +139,10 @@ class far_tiers {
     return r;
   }
 
-  std::uint64_t steps_;
+  std::uint64_t steps_ = 0;
   std::vector<tier> tiers_;
-  std::uint32_t units_ = 0;
-  std::vector<table> tables_;
+  std::uint64_t units_ = 0;
+  std::vector<std::uint64_t> choices_, starts_;
 };
 
 /// The rule of `binomial::walker` for steps in any number of tiers.
@@ -152,7 +152,9 @@ struct steps_in_tiers : tiered_steps {
   [[nodiscard]] static bool splits(const range& r) noexcept { return r.units > 0 || tiered_steps::splits(r); }
   [[nodiscard]] range split(range& now) const {
     if (now.units == 0) return tiered_steps::split(now);
-    return far->split(now, [&](const range& r, auto... left) { return place(r, left...); });
+    const std::uint64_t units = far->left_units(now);
+    const std::uint64_t left = (now.last - now.first) * units / now.units;
+    return far->split(now, now.first + place(now, left, units, now.units - units));
   }
 };
 

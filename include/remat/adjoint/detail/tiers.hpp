@@ -206,43 +206,41 @@ class best_splits {
   [[nodiscard]] static bool is_small(std::uint64_t steps, std::uint64_t slots) {
     return steps < 512 && steps * steps * steps * std::min(slots, steps) <= std::uint64_t{1} << 28;
   }
+  best_splits() = default;
   /// `cost_before[i]` is the cost of all steps before step i.
   best_splits(std::span<const double> cost_before, std::uint64_t slots)
-      : sides_(cost_before.size()), spare_(std::min<std::uint64_t>(slots, sides_) - 1), left_((spare_ + 1) * area()) {
-    std::vector<double> fewer(area()), cost(area());
-    const auto run = [&](std::size_t from, std::size_t to) { return cost_before[to] - cost_before[from]; };
-    for (std::size_t s = 0; s < sides_; ++s)
-      for (std::size_t t = s + 2; t < sides_; ++t) cost[s * sides_ + t] = cost[s * sides_ + t - 1] + run(s, t - 1);
-    for (std::size_t c = 1; c <= spare_; ++c) {
-      fewer.swap(cost);
+      : sides_(cost_before.size()), spare_(std::min<std::uint64_t>(slots, sides_) - 1) {
+    left_.resize((spare_ + 1) * sides_ * sides_);
+    std::vector<double> fewer(sides_ * sides_), cost(fewer);
+    for (std::size_t c = 0; c <= spare_; ++c, fewer = cost)
       for (std::size_t s = sides_; s-- > 0;)
         for (std::size_t t = s + 2; t < sides_; ++t) {
           double least = std::numeric_limits<double>::infinity();
-          for (std::size_t j = s + 1; j < t; ++j) {
-            const double time = run(s, j) + fewer[j * sides_ + t] + cost[s * sides_ + j];
+          // Without spare slots the last step is reversed, and then the others.
+          for (std::size_t j = c == 0 ? t - 1 : s + 1; j < t; ++j) {
+            const double time = cost_before[j] - cost_before[s] + fewer[j * sides_ + t] + cost[s * sides_ + j];
             if (time >= least) continue;
             least = time;
-            left_[c * area() + s * sides_ + t] = static_cast<std::uint16_t>(j - s);
+            left_[(c * sides_ + s) * sides_ + t] = j - s;
           }
           cost[s * sides_ + t] = least;
         }
-    }
-    cost_ = cost[sides_ - 1];
+    cost_ = fewer[sides_ - 1];
   }
 
+  /// True if there are none.
+  [[nodiscard]] bool empty() const noexcept { return sides_ == 0; }
   /// The cost of all steps.
   [[nodiscard]] double cost() const noexcept { return cost_; }
   /// The steps before the next kept state.
   [[nodiscard]] std::uint64_t left(const range& r) const {
-    return left_[std::min(r.spare, spare_) * area() + r.first * sides_ + r.last];
+    return left_[(std::min(r.spare, spare_) * sides_ + r.first) * sides_ + r.last];
   }
 
  private:
-  [[nodiscard]] std::size_t area() const noexcept { return sides_ * sides_; }
-
-  std::size_t sides_;
-  std::uint64_t spare_;
-  std::vector<std::uint16_t> left_;  // [c · area + s · sides + t]
+  std::size_t sides_ = 0;
+  std::uint64_t spare_ = 0;
+  std::vector<std::uint64_t> left_;  // [(c · sides + s) · sides + t]
   double cost_ = 0;
 };
 

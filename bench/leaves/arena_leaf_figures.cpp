@@ -16,7 +16,6 @@
 #include "command_line.hpp"
 #include "remat/arena.hpp"
 #include "remat/io/text.hpp"
-#include "remat/render/table.hpp"
 
 namespace {
 
@@ -30,7 +29,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 std::string short_number(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", x < 0.001 ? 4 : x < 0.01 ? 3 : x < 10 ? 2 : 0, x);
-  return x == 0 ? "0" : text;
+  return x < 1e-12 ? "0" : text;
 }
 
 int run(int argc, char** argv) {
@@ -52,7 +51,7 @@ int run(int argc, char** argv) {
   if (is_table) {
     std::string head = "| Instance | Buffers | Fits, s |", line = "|---|--:|--:|";
     for (const double ms : limits) {
-      head += " " + format_number(ms) + " ms |";
+      head += " " + std::to_string(static_cast<std::int64_t>(ms)) + " ms |";
       line += "--:|";
     }
     std::printf("%s\n%s\n", head.c_str(), line.c_str());
@@ -99,7 +98,8 @@ int run(int argc, char** argv) {
       std::printf(" |");
     }
     for (const double ms : limits)
-      solve({.milliseconds = static_cast<std::int64_t>(ms), .seed = seed}, format_number(ms));
+      solve({.milliseconds = static_cast<std::int64_t>(ms), .seed = seed},
+            std::to_string(static_cast<std::int64_t>(ms)));
     if (is_table) std::printf("\n");
   }
   std::fprintf(stderr, "%zu calls of one planner: %zu took memory from the heap, %zu bytes together\n", calls,

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <queue>
 #include <string>
 #include <vector>
 
+#include "remat/core/detail/smallest_first.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 
@@ -24,23 +24,15 @@ namespace REMAT_NAMESPACE::detail {
                                                                   const std::function<std::string(std::size_t)>& name) {
   const std::size_t n = inputs.size();
   const index_rows producers = outputs.transposed(num_tensors), readers = inputs.transposed(num_tensors);
-  std::vector<std::size_t> unwritten(num_tensors), missing(n);  // producers that have not run; unreadable inputs
-  for (std::size_t t = 0; t < num_tensors; ++t) unwritten[t] = producers[t].size();
-  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ready;
-  for (std::uint32_t o = 0; o < n; ++o) {
+  std::vector<std::uint32_t> unwritten(num_tensors), missing(n);  // producers that have not run; unreadable inputs
+  for (std::size_t t = 0; t < num_tensors; ++t) unwritten[t] = static_cast<std::uint32_t>(producers[t].size());
+  for (std::uint32_t o = 0; o < n; ++o)
     for (const std::uint32_t t : inputs[o]) missing[o] += unwritten[t] != 0;
-    if (missing[o] == 0) ready.push(o);
-  }
-  std::vector<std::uint32_t> order;
-  while (!ready.empty()) {
-    const std::uint32_t o = ready.top();
-    ready.pop();
-    order.push_back(o);
+  std::vector<std::uint32_t> order = smallest_first(missing, [&](std::uint32_t o, const auto& arrive) {
     for (const std::uint32_t t : outputs[o])
       if (--unwritten[t] == 0)
-        for (const std::uint32_t reader : readers[t])
-          if (--missing[reader] == 0) ready.push(reader);
-  }
+        for (const std::uint32_t reader : readers[t]) arrive(reader);
+  });
   if (order.size() == n) return order;
 
   // Walks backwards over operations that never became ready until one comes up again: it is on a cycle.

@@ -123,8 +123,8 @@ class component_search {
   }
 
   /// Packs on a skyline again and again, by length^p × size × a random factor: quick if there are many blocks, for
-  /// which a move of the local search takes long. A block that ends above the bound ranks higher from then on; and in
-  /// every second packing those of a section whose load is near the largest come first.
+  /// which a move of the local search takes long. A block that ends above the goal ranks higher in the next ones; and
+  /// in every second packing those of a section whose load is near the largest come first.
   void pack_again(std::uint64_t doubled) {
     std::uint64_t covered = 0;
     for (std::uint32_t i = 0; i < c_.blocks(); ++i) covered += c_.length(i);
@@ -159,7 +159,7 @@ class component_search {
       for (std::uint32_t r = 0; r < n; ++r) rank[keys[r].second] = r + 1;
       row<std::int64_t> offset = pack(rank);
       for (std::uint32_t i = 0; i < n; ++i)
-        if (offset[i] + c_.size[i] > goal_.least) weight[i] *= 1.5;
+        weight[i] = (0.2 + 0.8 * weight[i]) * (offset[i] + c_.size[i] > goal_.least ? 1.5 : 1);
       c_.keep_if_lower(offset);
       clock_.work(64 * std::uint64_t{n});
     }

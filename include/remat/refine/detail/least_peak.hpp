@@ -14,6 +14,7 @@
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/refine/detail/operation_order.hpp"
+#include "remat/refine/detail/order_bound.hpp"
 
 /// \file
 /// Orders of least peak memory in which every operation runs once, for a whole problem (`least_peak_order`). For the
@@ -40,9 +41,10 @@ struct least_peak_order_result {
 
 /// Finds an order of the needed operations, each once, with a low peak: never above the peak of the listed order.
 ///
-/// The search makes list schedules from the start and from the end under several rules, then searches the sets of
-/// operations that may have run (exact, for few operations), then moves single operations across the peak (local
-/// search). It ends as soon as the peak meets `largest_working_set`, a lower bound. O(n · ready operations + moves · n)
+/// The search makes list schedules from the start and from the end under several rules, then raises the lower bound by
+/// minimum cuts (`raise_order_bound`, a fifth of the limits), searches the sets of operations that may have run (exact,
+/// for few operations), and moves single operations across the peak (local search). It ends as soon as the peak meets
+/// the bound. O(n · ready operations + moves · n)
 /// time for n reads and writes. Polls at every placed operation, every expanded set (each `work_of::visit`), and every
 /// 16 moves (each four of them). A seed and a work limit determine the order.
 [[nodiscard]] least_peak_order_result least_peak_order(const problem& p, const least_peak_options& options = {});
@@ -97,6 +99,10 @@ class problem_order_search {
   /// Called once.
   least_peak_order_result run() {
     make_list_schedules();
+    if (peak_ > bound_ && !clock_.should_stop()) {
+      run_clock part = clock_.part(0.2, "order bound");
+      bound_ = raise_order_bound(sequence_, dag_, order_, bound_, part);
+    }
     bool proven = peak_ <= bound_;
     if (!proven && sequence_.size() <= std::min(options_.exact_operations, operation_sequence::longest_exact) &&
         !clock_.should_stop()) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "remat/core/detail/limit_clock.hpp"
+#include "remat/core/detail/smallest_first.hpp"
 #include "remat/core/detail/within_memory.hpp"
 #include "remat/refine/detail/operation_order.hpp"
 #include "remat/refine/detail/order_bound.hpp"
@@ -174,24 +175,10 @@ class order_search {
   /// Makes `order_` a topological order, the first operations first. False if there is none.
   [[nodiscard]] bool sort(const least_peak::precedence& dag, order_result& out) {
     std::vector<std::uint32_t> missing(g_.operations);
-    std::vector<std::uint32_t> ready;  // a heap: the least first
-    for (std::uint32_t o = g_.operations; o-- > 0;) {
-      missing[o] = static_cast<std::uint32_t>(dag.before(o).size());
-      if (missing[o] == 0) ready.push_back(o);
-    }
-    const auto later = [](std::uint32_t a, std::uint32_t b) { return a > b; };
-    std::make_heap(ready.begin(), ready.end(), later);
-    while (!ready.empty()) {
-      std::pop_heap(ready.begin(), ready.end(), later);
-      const std::uint32_t o = ready.back();
-      ready.pop_back();
-      order_.push_back(o);
-      for (const std::uint32_t next : dag.after(o))
-        if (--missing[next] == 0) {
-          ready.push_back(next);
-          std::push_heap(ready.begin(), ready.end(), later);
-        }
-    }
+    for (std::uint32_t o = 0; o < g_.operations; ++o) missing[o] = static_cast<std::uint32_t>(dag.before(o).size());
+    order_ = smallest_first(missing, [&](std::uint32_t o, const auto& arrive) {
+      for (const std::uint32_t next : dag.after(o)) arrive(next);
+    });
     if (order_.size() == g_.operations) return true;
     out.reason = order_reason::cycle;
     out.at = static_cast<std::size_t>(

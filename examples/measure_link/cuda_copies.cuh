@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <thread>
@@ -55,13 +56,16 @@ class cuda_copies {
   }
 
  private:
-  /// Keeps a stream from going on until it is released, at its end at the latest.
+  /// Keeps a stream from going on until it is released, at its end at the latest; no longer than a second, where copies
+  /// are waited for one by one (CUDA_LAUNCH_BLOCKING).
   class hold {
    public:
     hold(std::atomic<bool>& released, cudaStream_t stream) : released_(released) {
       released_ = false;
       const cudaHostFn_t wait = [](void* flag) {
-        while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+        while (!static_cast<std::atomic<bool>*>(flag)->load() && std::chrono::steady_clock::now() < end)
+          std::this_thread::yield();
       };
       remat::throw_on_cuda_error(cudaLaunchHostFunc(stream, wait, &released_), "holding the copies");
     }

@@ -367,8 +367,9 @@ class cuda_executor {
   }
 
   /// Kernels read resident tensor `t` from `memory`, on the device, from the next run, capture or update on. Steps that
-  /// were captured or enqueued before keep the memory that they have. Throws `bad_argument` as `launch_calls`, and
-  /// while another call has not ended.
+  /// were captured or enqueued before keep the memory that they have. Its content must come before the step in the
+  /// order of streams: cudaMemcpy from pageable memory may return earlier, and non-blocking streams do not wait for it.
+  /// Throws `bad_argument` as `launch_calls`, and while another call has not ended.
   void bind(tensor_id t, std::span<const std::byte> memory) {
     const detail::exclusive_use use(in_use_);
     calls_.bind(t, memory);

@@ -2,12 +2,20 @@
 // long_chain_figures [SECONDS]: chains of 10³ to 10⁶ equal stages under five budgets, as CSV: steps run again, those of
 // Griewank and Walther's formula, the proven bound, and seconds by the clock, for revolve, auto and rotor. A stage
 // saves two bytes and hands on one, so c checkpoints, that of the input among them, take a budget of c + 4 bytes.
-// SECONDS limits auto and rotor (1).
+// long_chain_figures random [SECONDS [CHAINS]]: 100 chains of 1,000 to 10,000 stages whose times, or times and sizes,
+// differ by up to 1, 10 or 100 %, with memory for 5 to 80 mean states, and the means and largest gaps of their kinds.
+// SECONDS limits auto and rotor (1); CHAINS is the number of random chains.
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "remat/chain/chain.hpp"
@@ -18,14 +26,20 @@
 
 namespace {
 
+/// Solves, and returns the seconds by the clock, too.
 template <class Solver>
-void measure(const Solver& solver, const remat::chain_problem& p, std::uint32_t checkpoints, double seconds) {
+std::pair<remat::chain_solution, double> solve(const Solver& solver, const remat::chain_problem& p, double seconds) {
   typename Solver::options_type options;
-  if (!std::string(Solver::name).starts_with("revolve"))
+  if (Solver::name != remat::revolve.name)
     options.run.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
   const auto begin = std::chrono::steady_clock::now();
-  const remat::chain_solution s = solver(p, options);
-  const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  remat::chain_solution s = solver(p, options);
+  return {std::move(s), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+}
+
+template <class Solver>
+void measure(const Solver& solver, const remat::chain_problem& p, std::uint32_t checkpoints, double seconds) {
+  const auto [s, taken] = solve(solver, p, seconds);
   const std::size_t length = p.stages().length();
   std::printf("%zu,%u,%s,%llu,%llu,%.0f,%.0f,%.3f\n", length, checkpoints, std::string(Solver::name).c_str(),
               static_cast<unsigned long long>(s.has_schedule() ? s.statistics.recomputes : 0),
@@ -34,13 +48,76 @@ void measure(const Solver& solver, const remat::chain_problem& p, std::uint32_t 
   std::fflush(stdout);
 }
 
+/// What is known of the gaps of one kind of chains and one solver.
+struct gaps {
+  int number = 0, without = 0;
+  double sum = 0, largest = 0, seconds = 0;
+};
+
+template <class Solver>
+void measure_random(const Solver& solver, const remat::chain_problem& p, const std::string& row,
+                    std::map<std::string, gaps>& kinds, const std::string& kind, double seconds) {
+  const auto [s, taken] = solve(solver, p, seconds);
+  const double gap = s.has_schedule() ? 100 * (s.time / s.lower_bound - 1) : 0;
+  const std::string name(Solver::name);
+  std::printf("%s,%s,%.0f,%.0f,%.2f,%.2f\n", row.c_str(), name.c_str(), s.time, s.lower_bound, gap, taken);
+  std::fflush(stdout);
+  gaps& g = kinds[kind + "," + name];
+  ++(s.has_schedule() ? g.number : g.without);
+  g.sum += gap;
+  g.largest = std::max(g.largest, gap);
+  g.seconds = std::max(g.seconds, taken);
+}
+
+void random_chains(double seconds, unsigned chains) {
+  std::puts("seed,stages,differ,sizes,states,solver,time,bound,gap,seconds");
+  std::map<std::string, gaps> kinds;
+  for (unsigned seed = 0; seed < chains; ++seed) {
+    std::mt19937_64 engine(seed);
+    const auto uniform = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
+    const auto length = static_cast<std::size_t>(1000 * std::pow(10, uniform()));
+    const double states = 5 * std::pow(16, uniform());
+    const int percent = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 10 : 100;
+    const bool sizes = seed % 2 == 1;
+    std::vector<remat::chain_stage> stages;
+    for (std::size_t i = 0; i < length; ++i) {
+      const auto about_one = [&] { return 1 + uniform() * percent / 100; };
+      remat::chain_stage s;
+      s.forward_time = about_one();
+      s.backward_time = about_one();
+      s.output_bytes = sizes ? static_cast<std::int64_t>(1000 * about_one()) : 1000;
+      s.saved_bytes = 2 * s.output_bytes;
+      stages.push_back(s);
+    }
+    const double mean = sizes ? 1000 * (1 + percent / 200.0) : 1000;
+    const remat::chain_problem p(remat::chain("random", 1000, std::move(stages)),
+                                 static_cast<std::int64_t>(mean * (states + 4)));
+    const std::string kind = std::to_string(percent) + (sizes ? ",yes" : ",no");
+    const std::string row = std::to_string(seed) + "," + std::to_string(length) + "," + kind + "," +
+                            std::to_string(static_cast<int>(states));
+    measure_random(remat::revolve, p, row, kinds, kind, seconds);
+    measure_random(remat::automatic, p, row, kinds, kind, seconds);
+    measure_random(remat::rotor, p, row, kinds, kind, seconds);
+  }
+  std::puts("differ,sizes,solver,chains,without a schedule,mean gap,largest gap,most seconds");
+  for (const auto& [kind, g] : kinds)
+    std::printf("%s,%d,%d,%.2f,%.2f,%.2f\n", kind.c_str(), g.number, g.without, g.sum / std::max(1, g.number),
+                g.largest, g.seconds);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const double seconds = argc > 1 ? std::atof(argv[1]) : 1;
+  const bool random = argc > 1 && std::string_view(argv[1]) == "random";
+  const char* const limit = argc > (random ? 2 : 1) ? argv[random ? 2 : 1] : "1";
+  const double seconds = std::atof(limit);
   if (!(seconds > 0)) {
-    std::puts("long_chain_figures [SECONDS]: revolve, auto and rotor on chains of equal stages, as CSV");
-    return argv[1][0] == '-' ? 0 : 2;
+    std::puts("long_chain_figures [random] [SECONDS [CHAINS]]: revolve, auto and rotor on long chains, as CSV");
+    return limit[0] == '-' ? 0 : 2;
+  }
+  if (random) {
+    random_chains(seconds, argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 100);
+    return 0;
   }
   std::puts("stages,checkpoints,solver,run_again,formula,time,bound,seconds");
   const remat::chain_stage stage{1, 1, 1, 2, 0, 0, {}};

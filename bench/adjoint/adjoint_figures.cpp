@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // adjoint_figures: remat/adjoint.hpp as CSV. For marches of 10³ to 10⁶ steps and 5 to 80 slots: steps run forward,
 // actions, and processor nanoseconds for an action. For unknown ends: the largest and the mean of (advances of
-// online_adjoint) / (the least with a known end) over the lengths up to 20,000, and the same for the proven bound.
+// online_adjoint) / (the least with a known end) over the lengths up to 20,000, and the same for the proven bound. Of
+// copies: the costs of one to three tiers, and the times of sequences with a disk whose copies follow one another, run
+// beside the march, and of the sequence that is made for that. Each step takes 1 forward and 2 for its reversal.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -56,16 +58,42 @@ void unknown(std::uint32_t slots) {
   std::printf("%u,%.3f,%.3f,%.3f\n", slots, largest, sum / static_cast<double>(lengths), proven);
 }
 
+double time_of(remat::adjoint_sequence sequence, const remat::adjoint_tier& memory, const remat::adjoint_tier& disk,
+               std::uint32_t buffers) {
+  remat::adjoint_checker checker(sequence.steps(), memory, disk);
+  checker.overlap_copies(buffers, 2);
+  for (auto a = sequence.next(); a.verb != adjoint_verb::done; a = sequence.next()) checker.take(a);
+  return checker.report().time;
+}
+
+void copies(std::uint64_t steps, double write) {
+  const remat::adjoint_tier memory{10}, few{20, write, write}, far{1000, 4 * write, 4 * write}, disk{200, write, write};
+  const remat::adjoint_sequence serial(steps, memory, disk);
+  const double one = remat::adjoint_sequence(steps, 10).cost();
+  const double begin = processor_seconds();
+  const double three = remat::adjoint_sequence(steps, {memory, few, far}).cost();
+  const double milliseconds = (processor_seconds() - begin) * 1e3;
+  const double reversals = 2 * static_cast<double>(steps);
+  std::printf("%llu,%g,%.0f,%.0f,%.0f,%.1f", static_cast<unsigned long long>(steps), write, one,
+              remat::adjoint_sequence(steps, memory, few).cost(), three, milliseconds);
+  std::printf(",%.0f,%.0f,%.0f\n", serial.cost() + reversals, time_of(serial, memory, disk, 2),
+              time_of(remat::overlapped_sequence(steps, memory, disk, 2, 2), memory, disk, 2));
+}
+
 int run(int argc, char** argv) {
   bench::command_line app("adjoint_figures",
                           "Actions of remat/adjoint.hpp and nanoseconds for each, on marches of 1,000 to 1,000,000 "
-                          "steps, and how far a march of unknown length is from one of known length, as CSV.");
+                          "steps; how far a march of unknown length is from one of known length; what further tiers, "
+                          "and copies beside the march, gain; as CSV.");
   if (!app.read(argc, argv)) return 0;
   std::puts("steps,slots,advances,actions,nanoseconds");
   for (const std::uint64_t steps : {1'000U, 10'000U, 100'000U, 1'000'000U})
     for (const std::uint32_t slots : {5U, 10U, 20U, 40U, 80U}) known(steps, slots);
   std::puts("slots,largest ratio,mean ratio,proven ratio");
   for (const std::uint32_t slots : {5U, 10U, 20U, 40U, 80U}) unknown(slots);
+  std::puts("steps,write,memory alone,two tiers,three tiers,milliseconds,in turn,beside,made for it");
+  for (const std::uint64_t steps : {1'000U, 10'000U, 100'000U})
+    for (const double write : {1.0, 4.0, 16.0, 64.0}) copies(steps, write);
   return 0;
 }
 

@@ -27,6 +27,7 @@
 #include "remat/mip/branch_and_bound.hpp"
 #include "remat/portfolio/detail/driver.hpp"
 #include "remat/schedule/check.hpp"
+#include "remat/solver/accept.hpp"
 #include "remat/solver/solution.hpp"
 #include "support/data.hpp"
 #include "support/failing_backend.hpp"
@@ -146,7 +147,7 @@ TEST_CASE("on a chain it is never worse than the closed form, whatever ends it")
   }
 }
 
-TEST_CASE("chains: never behind revolve, whatever ends it, and long ones have the formula") {
+TEST_CASE("chains: never behind revolve, whatever ends it, and ahead on long ones") {
   for (const std::size_t length : {3U, 40U, 10'000U})
     for (const std::int64_t budget : {9, 14, 44}) {
       CAPTURE(length);
@@ -158,8 +159,12 @@ TEST_CASE("chains: never behind revolve, whatever ends it, and long ones have th
       REQUIRE(own.has_schedule());
       REQUIRE(s.has_schedule());
       CHECK(s.time <= own.time);
-      if (length == 10'000)  // Griewank and Walther's formula
-        CHECK(s.statistics.recomputes == (budget == 9 ? 112868 : budget == 14 ? 57624 : 29097));
+      if (length < 10'000) continue;
+      // Griewank and Walther's formula, and less: the stages before a turn are kept whole.
+      const std::uint64_t formula = budget == 9 ? 112868 : budget == 14 ? 57624 : 29097;
+      CHECK(own.statistics.recomputes == formula);
+      CHECK(s.statistics.recomputes < formula);
+      CHECK(s.time <= 1.05 * repetition_bound(p));
     }
   const remat::chain_problem p(remat::test::random_chain(5, 12));
   for (const double part : {0.5, 0.7, 0.9}) {

@@ -400,8 +400,14 @@ TEST_CASE("limits: stop, work, wall clock, memory of the table, no slots") {
   const chain_problem c(remat::test::unit_chain(300, 400), 900);
   options = {};
   options.table_bytes = 1000;
+  check_chain_answer(c, remat::rotor(c, options));  // the schedule that needs no table
+  CHECK(remat::rotor(c, options).has_schedule());
+  options.form = remat::rotor_form::slots;
   CHECK(remat::rotor(c, options).status == solve_status::error);
   CHECK_FALSE(remat::rotor(c, options).message.empty());
+  options.form = remat::rotor_form::bytes;
+  CHECK(remat::rotor(c, options).status == solve_status::error);
+  options.form = remat::rotor_form::bytes_or_slots;
   options.table_bytes = 40 << 20;  // fewer slots
   check_chain_answer(c, remat::rotor(c, options));
   options.slots = 0;

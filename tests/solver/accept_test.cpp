@@ -21,6 +21,7 @@
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/method/rotor.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/exhaustive.hpp"
@@ -360,9 +361,62 @@ TEST_CASE("the bound by repetitions is below every schedule of a chain, and abov
   }
 }
 
-TEST_CASE("the bound by repetitions of long chains") {
-  // Beside the input, a saved stage of two bytes and a gradient there are ten others, or five.
-  CHECK(repetition_bound(chain_problem(test::unit_chain(1000, 2), 14)) == binomial::advances(1001, 10));
-  CHECK(repetition_bound(chain_problem(test::unit_chain(1000, 2), 9)) == binomial::advances(1001, 5));
+TEST_CASE("the bound by repetitions: seven stages of one size and different times") {
+  int above = 0;
+  for (std::uint64_t seed = 0; seed < 40; seed += 3)
+    for (const std::int64_t budget : {6, 7, 8}) {
+      CAPTURE(seed);
+      CAPTURE(budget);
+      std::vector<chain_stage> stages(7, test::unit_chain(1, 2).stage(1));
+      for (std::size_t i = 0; i < stages.size(); ++i)
+        stages[i].forward_time = 1 + static_cast<double>(seed >> i & 1) * 9;
+      const chain_problem p(chain("two times", 1, stages), budget);
+      const double bound = repetition_bound(p), least = shortest(p);
+      CHECK(bound <= least);
+      above += bound > p.stages().least_time() && std::isfinite(least);
+    }
+  CHECK(above > 3);
+}
+
+/// N(m, k) by its recurrence, from bytes beside the input and a gradient of stages that hand on 1 byte and save 2.
+std::uint64_t most_stages(std::int64_t m, int k) {
+  if (m < 2) return 0;
+  return k == 1 ? static_cast<std::uint64_t>(m / 2) : most_stages(m - 1, k) + most_stages(m, k - 1);
+}
+
+TEST_CASE("the bound by repetitions of long chains is that of the recurrence, and near the optimum of rotor") {
+  for (const std::int64_t budget : {9, 14}) {
+    CAPTURE(budget);
+    const chain_problem p(test::unit_chain(1000, 2), budget);
+    std::uint64_t runs = 1000;
+    for (int k = 1; most_stages(budget - 2, k) < 1000; ++k) runs += 1000 - most_stages(budget - 2, k);
+    CHECK(repetition_bound(p) == static_cast<double>(runs));
+    // Beside the input, a saved stage of two bytes and a gradient there are ten others, or five.
+    CHECK(repetition_bound(p) > static_cast<double>(binomial::advances(1001, static_cast<std::uint64_t>(budget - 4))));
+  }
+  for (const std::int64_t budget : {9, 14, 30}) {
+    CAPTURE(budget);
+    const chain_problem p(test::unit_chain(120, 2), budget);
+    const chain_solution best = rotor(p, {.form = rotor_form::bytes});
+    REQUIRE(best.persistent_optimum);
+    CHECK(repetition_bound(p) <= best.time);
+    CHECK(repetition_bound(p) >= 0.94 * best.time);
+  }
   CHECK(repetition_bound(chain_problem(test::unit_chain(1000, 2))) == 1000);
+}
+
+TEST_CASE("the bound by repetitions leaves out the costliest stages") {
+  // Within 9 bytes seven are left beside the input and a gradient, so three stages may run once, and twelve twice at
+  // most.
+  std::vector<chain_stage> stages(12, test::unit_chain(1, 2).stage(1));
+  for (std::size_t i = 0; i < stages.size(); ++i) stages[i].forward_time = static_cast<double>(1 + i * 5 % 12);
+  CHECK(repetition_bound(chain_problem(chain("unequal", 1, stages), 9)) == 78 + 45);
+  stages.push_back(stages[0]);
+  CHECK(repetition_bound(chain_problem(chain("unequal", 1, stages), 9)) == 79 + 46 + 1);
+  // Half of the stages save more. Seven bytes are left for those that run once, and 7 + 6 + 5 + 4 + 3 + 2 for those
+  // that run twice, so 29 of the 56 saved bytes need a third run. A count of stages says less.
+  for (std::size_t i = 0; i < stages.size(); ++i) stages[i].saved_bytes = i % 2 == 0 ? 2 : 7;
+  for (chain_stage& stage : stages) stage.forward_time = static_cast<double>(stage.saved_bytes);
+  const double bound = repetition_bound(chain_problem(chain("unequal", 1, stages), 9));
+  CHECK(bound >= 56 + (56 - 7 - 14) + (56 - 27 - 14));
 }

@@ -103,7 +103,10 @@ struct rotor_options {
 /// sizes rounded up, so a schedule keeps the budget; it finds the optimum for those sizes, which is never better than
 /// that in bytes. Unlike the paper, both fill a table under a limit on the time lost, which leaves most of the table
 /// empty. The limit grows until there is a schedule, which is then the best one. With `begin_with_revolve`, the
-/// schedule of `revolve` comes first and bounds that limit; a search that is cut off takes it at its end.
+/// schedule of `revolve` comes first and bounds that limit; a search that is cut off, or that finds none in either
+/// form, takes it at its end. On a chain whose stages are about alike that may also be the faster one of
+/// `layered_search` (docs/rotor.md); if the tables in bytes are too large, those of parts of the chain come before
+/// those in slots.
 ///
 /// **On a graph.** `cut_levels` cuts the listed line into chains and, up to 20,000 operations, the line of
 /// `find_narrow_line`, too. The table of each chain, with sizes rounded to the nearest slot, holds the schedules for
@@ -133,8 +136,8 @@ struct rotor_options {
 /// tried again with half as many slots, down to 16, before its chain is left out; and of the chain of the best table's
 /// schedule `line` ("listed" or "narrow"), `count` ("near" or "safe"), `stages`, `distinct_stages`, `slots`,
 /// `table_time` and `table_bytes` (time and budget in the table's count), `flat_time` and `flat_peak_bytes` (of the
-/// expanded schedule). On a chain: `stages`, `options`, and `form` ("slots", "exact", or "closed" for that of
-/// `revolve`) of the best schedule. With `improve` also `own_time`, `own_peak_bytes` and
+/// expanded schedule). On a chain: `stages`, `options`, and `form` ("slots", "exact", "layers" if parts were solved, or
+/// "closed" for what it begins with) of the best schedule. With `improve` also `own_time`, `own_peak_bytes` and
 /// `own_by`: what the method found by itself.
 ///
 ///     const problem p(graph, measured_cost{}, budget);

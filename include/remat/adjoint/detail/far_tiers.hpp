@@ -102,8 +102,8 @@ class far_tiers {
     starts_.push_back(choices_.size());
     choices_.resize(choices_.size() + (spare + 1) * nearer.size());
     std::uint64_t* row = choices_.data() + starts_.back();
-    std::vector<double> fewer, cost(nearer);
-    for (std::uint64_t c = 0; c < spare; ++c, row += nearer.size(), fewer = cost)
+    std::vector<double> fewer(nearer.size()), cost(nearer.size());
+    for (std::uint64_t c = 0; c < spare; ++c, row += nearer.size(), fewer.swap(cost))
       for (std::uint64_t u = 1; u <= units_; ++u) {
         cost[u] = nearer[u];
         for (std::uint64_t j = 1; j < u; ++j) {
@@ -116,8 +116,8 @@ class far_tiers {
         }
       }
     for (std::uint64_t u = 1; spare > 0 && u <= units_; ++u)
-      if (far.write + cost[u] < nearer[u]) {
-        nearer[u] = far.write + cost[u];
+      if (far.write + fewer[u] < nearer[u]) {
+        nearer[u] = far.write + fewer[u];
         row[u] = 1;
       }
   }

@@ -211,8 +211,8 @@ class best_splits {
   best_splits(std::span<const double> cost_before, std::uint64_t slots)
       : sides_(cost_before.size()), spare_(std::min<std::uint64_t>(slots, sides_) - 1) {
     left_.resize((spare_ + 1) * sides_ * sides_);
-    std::vector<double> fewer(sides_ * sides_), cost(fewer);
-    for (std::size_t c = 0; c <= spare_; ++c, fewer = cost)
+    std::vector<double> fewer(sides_ * sides_), cost(sides_ * sides_);
+    for (std::size_t c = 0; c <= spare_; ++c, fewer.swap(cost))
       for (std::size_t s = sides_; s-- > 0;)
         for (std::size_t t = s + 2; t < sides_; ++t) {
           double least = std::numeric_limits<double>::infinity();
@@ -306,8 +306,9 @@ struct tiered_steps {
     part_lengths lengths(length, memory);
     const std::uint64_t top = lengths.threshold(sum(leaves, reads), length);
     const auto right_parts = sum(right_leaves, reads_by_repetition(right_leaves, right.reads));
-    auto left_parts = sum(left_leaves, reads_by_repetition(left_leaves, left.reads));
-    left_parts.insert(left_parts.begin(), 0);
+    std::vector<std::uint64_t> left_parts{0};
+    for (const std::uint64_t n : sum(left_leaves, reads_by_repetition(left_leaves, left.reads)))
+      left_parts.push_back(n);
     const std::uint64_t least = lengths.least_of_all(right_parts, top);
     const std::uint64_t most_left = lengths.least_of_all(left_parts, top + 1);
     const std::uint64_t in_right = std::max(least, length - std::min(length, most_left));

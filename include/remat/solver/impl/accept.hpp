@@ -17,7 +17,7 @@
 
 #include "remat/bound/detail/price_bound.hpp"
 #include "remat/bound/least_memory.hpp"
-#include "remat/core/detail/binomial.hpp"
+#include "remat/chain/detail/run_layers.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -241,23 +241,57 @@ REMAT_INLINE std::int64_t largest_working_set(const chain_problem& p) {
 }
 
 REMAT_INLINE double repetition_bound(const chain_problem& p) {
+  struct item {
+    double time;  // the fastest forward
+    std::int64_t saved;
+  };
   const chain& c = p.stages();
   const std::size_t n = c.length();
-  std::int64_t output = std::numeric_limits<std::int64_t>::max(), saved = output;
-  double forward = std::numeric_limits<double>::infinity();
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::int64_t output = most, least_saved = most, all_saved = 0;
+  std::vector<item> items;
   for (const chain_stage& stage : c.stages()) {
     output = std::min(output, stage.output_bytes);
-    for (std::size_t k = 0; k <= stage.options.size(); ++k) {
-      saved = std::min(saved, stage.option(k).saved_bytes);
-      forward = std::min(forward, stage.option(k).forward_time);
+    item i{stage.forward_time, stage.saved_bytes};
+    for (const chain_option& o : stage.options) {
+      i.time = std::min(i.time, o.forward_time);
+      i.saved = std::min(i.saved, o.saved_bytes);
     }
+    least_saved = std::min(least_saved, i.saved);
+    all_saved += i.saved;
+    items.push_back(i);
   }
-  const std::int64_t free = p.budget() - c.input_bytes() - saved - output;  // beside x̄_i and a gradient
-  if (output == 0 || free < 0 || n >= std::size_t{1} << 31) return c.least_time();
-  const std::uint64_t forwards =
-      detail::binomial::advances(n + 1, std::min<std::uint64_t>(n, static_cast<std::uint64_t>(free / output)));
-  return detail::sum_below(
-      c.least_time(), detail::product_below(forward, detail::number_below(static_cast<std::int64_t>(forwards - n))));
+  const std::int64_t room = p.budget() - c.input_bytes() - output;  // beside a gradient
+  if (output == 0 || room < least_saved + output) return c.least_time();
+  std::vector<double> further;  // [k]: the time of all runs after the first k of their stages
+  // Stages that run k times at most are N(0, k) in number, or in saved bytes, if N(a, 1) is that of what fits: so N(0,
+  // k) of the costliest run no more. In bytes one stage more is left out, which fits in part, and one for the rounding
+  // of the order.
+  const auto add = [&](bool in_bytes) {
+    std::vector<std::uint64_t> whole;
+    for (std::int64_t left = room; left >= least_saved && whole.size() <= n; left -= output)
+      whole.push_back(static_cast<std::uint64_t>(in_bytes ? left : left / least_saved));
+    const detail::run_layers layers(std::move(whole), in_bytes ? static_cast<std::uint64_t>(all_saved) : n);
+    const auto size = [&](const item& i) { return static_cast<std::uint64_t>(in_bytes ? i.saved : 1); };
+    std::sort(items.begin(), items.end(), [&](const item& x, const item& y) {
+      return x.time * static_cast<double>(size(y)) > y.time * static_cast<double>(size(x));
+    });
+    std::vector<double> rest(n + 3);  // [i]: the time of the items from i on
+    detail::sum_from_below sum;
+    for (std::size_t i = n; i-- > 0; rest[i] = sum.value()) sum.add(items[i].time);
+    further.resize(std::max(further.size(), layers.depth()));
+    std::uint64_t used = 0;
+    for (std::size_t k = 1, i = 0; k < layers.depth(); ++k) {
+      while (i < n && used + size(items[i]) <= layers.most(0, k)) used += size(items[i++]);
+      further[k] = std::max(further[k], rest[i + (in_bytes ? 2 : 0)]);
+    }
+  };
+  add(false);
+  if (all_saved > least_saved * static_cast<std::int64_t>(n) && all_saved < std::int64_t{1} << 52) add(true);
+  detail::sum_from_below all;
+  all.add(c.least_time());
+  for (std::size_t k = 1; k < further.size(); ++k) all.add(further[k]);
+  return all.value();
 }
 
 REMAT_INLINE bool prove(const chain_problem& p, chain_solution& s, const run_control&) {

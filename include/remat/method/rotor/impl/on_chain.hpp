@@ -11,6 +11,7 @@
 #include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/rotor.hpp"
 #include "remat/method/rotor/impl/breakpoint_table.hpp"
+#include "remat/method/rotor/impl/layered_search.hpp"
 #include "remat/solver/accept.hpp"
 
 /// Rotor's dynamic program on a chain, in slots and in bytes: for one budget, and for every budget at once.
@@ -53,7 +54,8 @@ class chain_search {
   stop_reason run() {
     if (options_.begin_with_revolve) offer_start();
     search();
-    if (stopped_ != stop_reason::none) offer_start();
+    const bool is_any_form = options_.form == rotor_form::bytes_or_slots;
+    if (stopped_ != stop_reason::none || (is_any_form && !best_.plan)) offer_start();
     best_.statistics.own.set("stages", p_.stages().length());
     best_.statistics.own.set("options", sizes_.options.size());
     if (best_.plan) best_.statistics.own.set("form", form_);
@@ -62,16 +64,42 @@ class chain_search {
   }
 
  private:
-  static constexpr std::string_view slots_form = "slots", exact_form = "exact", closed_form = "closed";
+  static constexpr std::string_view slots_form = "slots", exact_form = "exact", closed_form = "closed",
+                                    layers_form = "layers";
 
-  /// The closed form, if it fits.
+  /// The closed form of Revolve, or that of `layered_search` if it is better.
   const chain_solution& start() {
-    if (!start_) take_closed_form(p_, start_.emplace());
+    if (start_) return *start_;
+    take_closed_form(p_, start_.emplace());
+    by_layers(0, *start_);
     return *start_;
   }
   void offer_start() {
     start();
     if (keep_if_better(best_, std::move(*start_))) form_ = closed_form;  // its time stays known
+  }
+
+  /// Offers the schedule of `layered_search` to `to`. Returns true if it was taken.
+  bool by_layers(std::uint32_t leaf, chain_solution& to) {
+    constexpr std::uint64_t most_visits = 2'000'000;
+    if (sizes_.options.size() != sizes_.length) return false;
+    if (!layers_) layers_.emplace(sizes_, free_bytes(), has_equal_stages(p_.stages()));
+    std::vector<chain_step> steps = layers_->steps(leaf, [&](breakpoint_table& table) {
+      return stopped_ == stop_reason::none && fill(table, most_visits) == verdict::found;
+    });
+    return !steps.empty() && accept(p_, to, std::move(steps));
+  }
+  /// Rotor's program for parts of the chain, unless there are too many steps for several tries. Returns false if it was
+  /// stopped.
+  bool by_parts() {
+    constexpr std::size_t many = 4'000'000;
+    for (const std::uint32_t leaf : {24U, 48U, 96U}) {
+      if (leaf >= sizes_.length || (best_.plan && best_.plan->size() > many)) break;
+      if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
+      if (stopped_ != stop_reason::none) return false;
+      if (by_layers(leaf, best_)) form_ = layers_form;
+    }
+    return stopped_ == stop_reason::none;
   }
 
   void search() {
@@ -85,7 +113,7 @@ class chain_search {
         break;
       case rotor_form::bytes_or_slots:
         if (by_bytes(std::min(few, options_.max_breakpoints)) != verdict::too_large) break;
-        if (by_slots() == verdict::stopped || options_.max_breakpoints <= few) break;
+        if (!by_parts() || by_slots() == verdict::stopped || options_.max_breakpoints <= few) break;
         by_bytes(options_.max_breakpoints);
     }
   }
@@ -112,6 +140,7 @@ class chain_search {
   /// Visits at most `max_visits` breakpoints, and no more than the work that is left pays for.
   verdict fill(breakpoint_table& table, std::uint64_t max_visits) {
     constexpr std::uint64_t each = 1000 / work_of::table_row;  // breakpoints in a unit of work
+    if (table.rows() > max_visits) return verdict::too_large;
     stopped_ = spend(clock_, table.rows());
     if (stopped_ != stop_reason::none) return verdict::stopped;
     const std::uint64_t left = clock_.work_left();
@@ -132,7 +161,7 @@ class chain_search {
       const std::int64_t unit = std::max<std::int64_t>(p_.budget() / slots, 1);
       verdict end = in_slots(slots, unit, options_.exact_gradient);
       // Charged the gradient of its own output, a schedule may exceed the budget; charged the waiting one, it cannot.
-      const bool has_none = !best_.plan || form_ == closed_form;
+      const bool has_none = !best_.plan || form_ != slots_form;
       if (end == verdict::found && has_none) end = in_slots(slots, unit, true);
       if (end == verdict::none && !best_.plan)
         best_.message = "no memory-persistent schedule fits when sizes are rounded up to slots of " +
@@ -218,8 +247,9 @@ class chain_search {
   const rotor_options& options_;
   run_clock& clock_;
   chain_solution& best_;
-  sized_chain sizes_;                    // sizes in bytes
-  std::optional<chain_solution> start_;  // the closed form, once it has been looked for
+  sized_chain sizes_;  // sizes in bytes
+  std::optional<layered_search> layers_;
+  std::optional<chain_solution> start_;  // the answer of `start`, once it was asked
   std::string_view form_ = slots_form;   // the best schedule's form
   stop_reason stopped_ = stop_reason::none;
 };

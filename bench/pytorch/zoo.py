@@ -6,6 +6,7 @@ The models are those of zoo_models.py, in training mode. For each budget two ste
 the random generator's state to the last bit; and the peak by a tracker that is not the package's.
 
     python bench/pytorch/zoo.py [--models gpt2,resnet18] [--budgets 0.8,0.6,0.4] [--seconds 1] [--csv zoo.csv]
+    python bench/pytorch/zoo.py --models broken                # those that cannot be traced whole, and are planned by regions
     python bench/pytorch/zoo.py --times 11                     # and how long a step takes, beside eager and beside checkpointing
     python bench/pytorch/zoo.py --first 1 --budgets 0.6        # processor seconds of plan() and of the first step, checked and not
     python bench/pytorch/zoo.py --curve 20 --budgets 0.6 --models bert,gpt2,t5 [--ranks 2]
@@ -43,7 +44,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointError, checkpoint
 
 import networks  # noqa: F401: names remat-plan
-from zoo_models import MODELS
+from zoo_models import BROKEN, MODELS
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
 import remat_torch_plan  # noqa: E402
@@ -147,7 +148,7 @@ def make_plan(model, loss, inputs, kwargs, budget, seconds):
 def check(name, budgets, seconds, rounds):
     """Yields a row, a dict, for each budget; with `rounds` one more, for the peak of checkpointing."""
     torch.manual_seed(0)
-    model, loss, inputs, kwargs = MODELS[name]()
+    model, loss, inputs, kwargs = (MODELS | BROKEN)[name]()
     model.train()
     whole = remat_torch_plan.capture.LossModule
     ways = {}
@@ -217,7 +218,7 @@ def overhead_of(plan):
 def first_step(name, budget, seconds, rounds):
     """The row of a model: processor seconds of plan(), of the first step, and of a later step."""
     torch.manual_seed(0)
-    model, loss, inputs, kwargs = MODELS[name]()
+    model, loss, inputs, kwargs = (MODELS | BROKEN)[name]()
     model.train()
     row = {"model": name, "budget": budget, "result": "accepted"}
     planning, taken, later = [], {False: [], True: []}, {False: [], True: []}
@@ -283,7 +284,7 @@ def train(run, model, data, seed):
 def compare_curves(name, budget, seconds, steps, rank=None):
     """The row of a model that trains for so many steps; in a process group if there is a rank."""
     torch.manual_seed(0)
-    model, loss, inputs, kwargs = MODELS[name]()
+    model, loss, inputs, kwargs = (MODELS | BROKEN)[name]()
     model.train()
     ours, eager = copy.deepcopy(model), copy.deepcopy(model)
     if rank is not None:
@@ -352,7 +353,7 @@ def show(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS), help="names, with commas; all without it")
+    parser.add_argument("--models", default=",".join(MODELS), help="names, with commas; all without it; broken: those that cannot be traced whole")
     parser.add_argument("--budgets", default="0.8,0.6,0.4", help="parts of what the unplanned step takes")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each plan")
     parser.add_argument("--csv", help="file for the rows")
@@ -363,7 +364,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.ranks and not arguments.curve:
         parser.error("--ranks needs --curve")
-    budgets, names = [float(b) for b in arguments.budgets.split(",")], arguments.models.split(",")
+    budgets, names = [float(b) for b in arguments.budgets.split(",")], list(BROKEN) if arguments.models == "broken" else arguments.models.split(",")
     if arguments.times or arguments.first:
         torch.set_num_threads(1)
     if arguments.ranks:

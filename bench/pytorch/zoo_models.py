@@ -203,3 +203,88 @@ MODELS = {
     "basic_gnn_sage": _graph_network("GraphSAGE"),
     "basic_gnn_edgecnn": _graph_network("EdgeCNN"),
 }  # fmt: skip
+
+
+def _detector(name, **options):
+    """A detector of torchvision: its loss is the sum of its losses. Boxes are whole numbers."""
+
+    def make():
+        import torchvision
+
+        model = getattr(torchvision.models.detection, name)(weights=None, weights_backbone=None, num_classes=4, **options)
+        images = torch.randn(2, 3, 96, 96)
+        corners = torch.randint(0, 40, (2, 3, 2))
+        boxes, labels = torch.cat([corners, corners + torch.randint(10, 50, (2, 3, 2))], 2), torch.randint(1, 4, (2, 3))
+
+        def loss(model, images, boxes, labels):
+            targets = [{"boxes": b.float(), "labels": n} for b, n in zip(boxes, labels)]
+            return sum(model(list(images), targets).values())
+
+        return model, loss, (images, boxes, labels), {}
+
+    return make
+
+
+def _speech():
+    import transformers
+
+    sizes = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 32}
+    conv = {"conv_dim": (32, 32, 32), "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3), "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+    model = transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**sizes, **conv, mask_time_prob=0.0, layerdrop=0.0))
+    return model, None, (), {"input_values": torch.randn(2, 4000), "labels": torch.randint(1, 32, (2, 12))}
+
+
+def _with_item_in_the_loss():
+    model, _, _, kwargs = MODELS["gpt2"]()
+    seen = []
+
+    def loss(model, **batch):
+        value = model(**batch).loss
+        seen.append(value.item())
+        return value
+
+    return model, loss, (), kwargs
+
+
+class _Routed(torch.nn.Module):
+    """A mixture of experts without dropped tokens: each row goes to the expert of its largest weight."""
+
+    def __init__(self, width, experts):
+        super().__init__()
+        self.router = torch.nn.Linear(width, experts)
+        self.experts = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Linear(width, 2 * width), torch.nn.GELU(), torch.nn.Linear(2 * width, width)) for _ in range(experts)
+        )
+
+    def forward(self, x):
+        flat = x.flatten(0, 1)
+        weight, chosen = self.router(flat).softmax(-1).max(-1)
+        result = torch.zeros_like(flat)
+        for i, expert in enumerate(self.experts):
+            rows = (chosen == i).nonzero()[:, 0]
+            if len(rows):
+                result = result.index_add(0, rows, expert(flat[rows]) * weight[rows, None])
+        return x + result.view_as(x)
+
+
+def _mixture(layers=6, width=64):
+    blocks = (m for _ in range(layers) for m in (torch.nn.TransformerEncoderLayer(width, 4, 4 * width, 0.1, batch_first=True), _Routed(width, 4)))
+    model = torch.nn.Sequential(torch.nn.Embedding(WORDS, width), *blocks, torch.nn.Linear(width, WORDS))
+    ids = torch.randint(0, WORDS, (BATCH, LENGTH))
+    loss = lambda model, x, y: torch.nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())  # noqa: E731
+    return model, loss, (ids, ids.clone()), {}
+
+
+# Models that cannot be traced whole.
+BROKEN = {
+    "mixture_of_experts": _mixture,
+    "gpt2_with_item": _with_item_in_the_loss,
+    "mixtral": _text(
+        "MixtralConfig", "MixtralForCausalLM",
+        {**SMALL, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "experts_implementation": "eager"},
+    ),
+    "wav2vec2_ctc": _speech,
+    "fasterrcnn": _detector("fasterrcnn_mobilenet_v3_large_320_fpn", min_size=96, max_size=96),
+    "retinanet": _detector("retinanet_resnet50_fpn", min_size=96, max_size=96),
+    "basic_gnn_gat": _graph_network("GAT"),
+}  # fmt: skip

@@ -282,13 +282,19 @@ class Applier:
         return {n.meta.get("desc"): (n.meta["desc"].idx if numbered else i, n) for i, n in enumerate(inputs)}
 
     def gradient_places(self):
-        """[(place of an input of the step, that input, its gradient)]."""
+        """[(place of an input of the step, that input, its gradient)]; what is to be added to it, too, with (place, number from 1)."""
         joint = self.g.joint
         places = self.places_of_inputs()
         output = next(iter(joint.graph.find_nodes(op="output")))
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
         pairs = zip(results[self.g.num_forward_outputs :], output.meta["desc"][self.g.num_forward_outputs :])
-        return [(*places[desc.grad_of], node) for node, desc in pairs if isinstance(node, Node)]
+        found = []
+        for i, (node, desc) in enumerate(pairs):
+            if isinstance(node, Node):
+                place, tensor = places[desc.grad_of]
+                found.append((place, tensor, node))
+                found += [((place, k), tensor, addend) for k, addend in enumerate(self.g.addends.get(i, ()), 1)]
+        return found
 
     def places_of_gradients(self, descs):
         """For each gradient that the backward graph returns, the place of its input; None if it is no input's."""
@@ -429,4 +435,4 @@ def apply_with_gates(g, steps, boxed=False):
     applier = Applier(g, steps, gates=True, boxed=boxed)
     modules = applier.run()
     host_bytes = applier.host_bytes if applier.copies else None
-    return *modules, gradients.Gates(applier.gradient_order, host_bytes, g.num_forward_outputs, applier.written_places())
+    return *modules, gradients.Gates(gradients.addends_in_order(applier.gradient_order), host_bytes, g.num_forward_outputs, applier.written_places())

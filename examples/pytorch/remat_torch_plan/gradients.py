@@ -31,7 +31,8 @@ _LOCAL = threading.local()
 class Gates:
     """What a step with gates needs beside its two graphs."""
 
-    order: list = field(default_factory=list)  # places of inputs, in the order in which their gradients become ready
+    # Places of inputs, in the order in which their gradients become ready; (place, k) for the k-th that is to be added to one.
+    order: list = field(default_factory=list)
     host_bytes: int | None = None  # for the copies of a call; None: it copies nothing
     forward_outputs: int = 1  # results of the forward graph before those that it saves
     written: frozenset = frozenset()  # places of inputs that the step changes
@@ -138,28 +139,50 @@ class Call:
 
 
 class _Gate(torch.autograd.Function):
+    """`later`: gates of the same input, which add to its gradient: they wait for this one, and give it nothing."""
+
     @staticmethod
-    def forward(ctx, tensor, call, place):
-        ctx.call, ctx.place = call, place
+    def forward(ctx, tensor, call, place, *later):
+        ctx.call, ctx.place, ctx.later = call, place, (None,) * len(later)
         ctx.set_materialize_grads(False)
         return tensor.view_as(tensor)
 
     @staticmethod
     def backward(ctx, given):
         own = ctx.call.gradient(ctx.place)
-        if own is None or given is None:
-            return own if given is None else given, None, None
-        return given + own, None, None  # the step gives its input back, too
+        if own is not None and given is not None:  # the step gives its input back, too
+            own = given + own
+        return given if own is None else own, None, None, *ctx.later
 
 
 def through_gates(run, gates, arguments, call):
     """`run(*arguments)` as the forward pass of `call`, where the gradients of the arguments become ready as the `gates` say."""
-    arguments = list(arguments)
+    arguments, later = list(arguments), {}
     # Autograd runs the node first that was made last.
     for place in reversed(gates.order):
-        if arguments[place].requires_grad:
-            arguments[place] = _Gate.apply(arguments[place], call, place)
+        own = place if isinstance(place, int) else place[0]
+        if not arguments[own].requires_grad:
+            continue
+        if own is place:
+            arguments[own] = _Gate.apply(arguments[own], call, place, *later.get(own, ()))
+        else:
+            later.setdefault(own, []).append(_Gate.apply(arguments[own], call, place))
     return call.run(run, *arguments)
+
+
+def addends_in_order(order):
+    """The same places of inputs, where those of one input stand in the order in which eager PyTorch adds their gradients."""
+    numbers = {}
+    for place in order:
+        own, k = (place, 0) if isinstance(place, int) else place
+        numbers.setdefault(own, []).append(k)
+    numbers = {own: iter(sorted(found)) for own, found in numbers.items()}
+    found = []
+    for place in order:
+        own = place if isinstance(place, int) else place[0]
+        k = next(numbers[own])
+        found.append((own, k) if k else own)
+    return found
 
 
 def exact_hooks():

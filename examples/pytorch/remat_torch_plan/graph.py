@@ -72,6 +72,7 @@ class TrainingGraph:
     writes: list = field(default_factory=list)  # nodes that write a new value into an input: when the forward pass ends
     snapshots: dict = field(default_factory=dict)  # clone of an input that the step changes -> that input
     outputs: list = field(default_factory=list)  # storages that stay: the loss and the gradients
+    addends: dict = field(default_factory=dict)  # place among the gradients -> what is to be added to that one, in this order
     held: list = field(default_factory=list)  # of these, the ones that the caller or autograd holds: the loss and its tangent
     storage_by_key: dict = field(default_factory=dict)  # address of a traced storage -> its index
     tangent: int = -1  # the operation that makes the tangent
@@ -360,6 +361,47 @@ def give_gradients_storages_of_their_own(joint, num_forward_outputs):
             results[i].meta = {"val": torch.ops.aten.clone.default(gradient.meta["val"]), "custom": gradient.meta.get("custom")}
     output.args = (tuple(results),)
     joint.recompile()
+
+
+def take_gradients_apart(joint, num_forward_outputs, uses):
+    """Leaves to autograd the additions of an input's gradients; returns `TrainingGraph.addends`. `uses`: {place of an input: how many it has}.
+
+    Where a region reads an input several times, and others read it, too, eager PyTorch adds one gradient after the other to theirs. Sums
+    below these are gradients of something in the region.
+    """
+    graph = joint.graph
+    output = next(iter(graph.find_nodes(op="output")))
+    results = list(output.args[0])
+    descs = output.meta.get("desc") or [None] * len(results)
+    taken = [n for n in results if isinstance(n, Node)]
+    addends = {}
+    for i in range(num_forward_outputs, len(results)):
+        node, parts, sums = results[i], [], []
+        count = uses.get(getattr(getattr(descs[i], "grad_of", None), "idx", None), 1)
+        if not isinstance(node, Node) or count == 1:
+            continue
+        while node.meta.get("is_gradient_acc") and node.target is torch.ops.aten.add.Tensor and len(node.users) == 1 and not node.kwargs:
+            if len(parts) == count - 1 or not all(isinstance(a, Node) and _layout_and_shape(a) == _layout_and_shape(node) for a in node.args):
+                break
+            sums.append(node)
+            parts.insert(0, node.args[1])
+            node = node.args[0]
+        keys = {storage_key(n.meta["val"]) for n in (node, *parts)}
+        others = {storage_key(t) for n in taken if n is not results[i] for t in tensors_of(n)}
+        if not parts or len(keys) <= len(parts) or keys & others:
+            continue
+        results[i], addends[i - num_forward_outputs] = node, parts
+        taken += [node, *parts]
+        output.args = (tuple(results),)
+        for total in sums:
+            graph.erase_node(total)
+    joint.recompile()
+    return addends
+
+
+def _layout_and_shape(node):
+    value = node.meta.get("val")
+    return (value.shape, value.dtype, value.layout) if isinstance(value, torch.Tensor) else None
 
 
 def _shows_all(tensor):
@@ -778,22 +820,26 @@ def count_forward_outputs(joint):
     return next((i for i, d in enumerate(descs) if d is None or type(d).__name__ == "GradAOTOutput"), len(descs))
 
 
-def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu"), region=False):
+def build(joint, name="step", num_forward_outputs=None, device=torch.device("cpu"), region=None):
     """Makes the training graph of a joint graph. Changes it: views that show nothing new go, copies of inputs that the step changes come.
 
-    `region`: the graph is of a part of a step, whose outputs are its caller's, any number of them with a gradient. O(nodes log nodes).
-    Raises `CaptureError` for operations that cannot be planned.
+    `region`: the graph is of a part of a step, whose outputs are its caller's, any number of them with a gradient; {place of an input: how
+    many of its nodes read it}. O(nodes log nodes). Raises `CaptureError` for operations that cannot be planned.
     """
     if num_forward_outputs is None:
         num_forward_outputs = count_forward_outputs(joint)
     num_forward_outputs = drop_effect_tokens(joint, num_forward_outputs)
     drop_needless_views(joint, num_forward_outputs)
     copies = keep_inputs_that_change(joint, num_forward_outputs)
-    loss = None if region else give_the_loss_away(joint, num_forward_outputs)
+    is_region = region is not None
+    loss = None if is_region else give_the_loss_away(joint, num_forward_outputs)
+    addends = take_gradients_apart(joint, num_forward_outputs, region) if is_region else {}
     give_gradients_their_layout(joint, num_forward_outputs)
     give_gradients_storages_of_their_own(joint, num_forward_outputs)
-    builder = _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss, several=region)
-    builder.region = region
+    builder = _Builder(joint, name, num_forward_outputs, torch.device(device), copies, loss, several=is_region)
+    builder.region = is_region
+    builder.g.addends = addends
+    builder.gradients += [n for parts in addends.values() for n in parts]
     return builder.run()
 
 

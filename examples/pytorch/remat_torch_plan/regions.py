@@ -72,6 +72,10 @@ class NoRegions(CaptureError):
     """No part of the step can be planned."""
 
 
+class _NoGradient(CaptureError):
+    """A module that saves nothing for a backward pass."""
+
+
 @dataclass
 class Break:
     """A module that runs as Python has it, since it cannot be traced whole, or is not to be planned."""
@@ -236,10 +240,10 @@ class Region(GuardedStep):
             raise Symbolic
         self._unguarded.note(self._module, module)
         names = [name_of_input(n) for n in module.graph.find_nodes(op="placeholder")]
-        found = []
+        found, uses = [], _uses(module, inputs)
 
         def partition(joint, joint_inputs, *, num_fwd_outputs, **_):
-            part = owner.part_of(self, joint, names, num_fwd_outputs)
+            part = owner.part_of(self, joint, names, num_fwd_outputs, uses)
             found.append(part)
             return apply_with_gates(part.graph, part.ways.unplanned.schedule.steps, boxed=True)[:2]
 
@@ -262,7 +266,7 @@ class Region(GuardedStep):
         with as_eager(self._module), functorch_config.patch(**AS_WRITTEN):
             direct = compiler(module, inputs)
         if not found:
-            raise CaptureError("nothing that it returns needs a gradient")
+            raise _NoGradient("nothing that it returns needs a gradient")
         part = found[-1]
         self.plans.append(part)
         me = weakref.ref(self)  # what Dynamo keeps must not hold this object
@@ -281,6 +285,30 @@ class Region(GuardedStep):
                 return results
 
         return planned
+
+
+def _uses(module, inputs):
+    """{place of an input of Dynamo's graph: how many of autograd's nodes read it}, of inputs that are no leaves. Runs the graph with fake tensors."""
+    gated = list(inputs)
+    for i, t in enumerate(inputs):
+        if isinstance(t, torch.Tensor) and t.requires_grad and not t.is_leaf:
+            gated[i] = t.view_as(t)
+    own = {t.grad_fn: i for i, t in enumerate(gated) if t is not inputs[i]}
+    if not own:
+        return {}
+    uses, seen = dict.fromkeys(own.values(), 0), set()
+    left = [t.grad_fn for t in _tensors(module(*gated)) if t.grad_fn is not None]
+    while left:
+        node = left.pop()
+        if node in seen or node in own:
+            continue
+        seen.add(node)
+        for after, _ in node.next_functions:
+            if after in own:
+                uses[own[after]] += 1
+            elif after is not None:
+                left.append(after)
+    return uses
 
 
 def _boxed(compiler):
@@ -480,15 +508,15 @@ class RegionsStep:
 
     # ---- planning
 
-    def part_of(self, region, joint, names, num_forward_outputs):
-        """The `_Part` of a joint graph that AOTAutograd gives."""
+    def part_of(self, region, joint, names, num_forward_outputs, uses):
+        """The `_Part` of a joint graph that AOTAutograd gives. `uses`: see `_uses`."""
         name_inputs(joint, names)
         for node in joint.graph.nodes:
             kept = getattr(node.meta.get("desc"), "output", None)
             if is_tangent(node) and type(kept).__name__ == "InputMutationAOTOutput":
                 raise CaptureError("it changes an input in place that needs a gradient")
         device = next((p.device for p in self._module.parameters() if p.device.type != "cpu"), torch.device("cpu"))
-        graph = build(joint, region.name, num_forward_outputs, device, region=True)
+        graph = build(joint, region.name, num_forward_outputs, device, region=uses)
         find_layouts(graph, device)
         begin = time.perf_counter()
         content = json.dumps({**graph.to_json(), "name": ""}) + "".join(signatures(graph)) + str(graph.held)
@@ -518,7 +546,8 @@ class RegionsStep:
         self._planning += time.perf_counter() - begin
         plan = self._choose(sequence, inputs, kwargs) if sequence else self._eager_plan(inputs, kwargs)
         if plan is None:
-            raise NoRegions("no module of the step can be planned by itself, or saves anything if it is")
+            reasons = "; ".join(f"{b}: {b.reason}" for b in list(self._broken.values())[1:4])
+            raise NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
         plan.capture_seconds, plan.measure_seconds, plan.plan_seconds = tracing, self._measuring, self._planning
         plan.solves = sum(w.solves for w in self._by_content.values()) - solves
         plan.breaks = list(self._broken.values())
@@ -555,6 +584,9 @@ class RegionsStep:
                     return region, self._as_it_is(module, region.prepare, args, kwargs)
             except BudgetError:
                 raise
+            except _NoGradient:
+                self._whole.add(module)
+                return _STAYS
             except Exception as error:  # Dynamo, AOTAutograd and the package have many, for what they cannot trace
                 self._broken[module] = Break(names[module], _in_one_line(error))
                 return None
@@ -622,7 +654,7 @@ class RegionsStep:
         functions = {region.module: self._planned_forward(region) for region, _ in sequence}
         first = self._measure(least, functions, inputs, kwargs, hold=True)
         for module, broken in self._broken.items():
-            broken.kept_bytes = first.left.get(module, 0)
+            broken.kept_bytes = max(0, first.left.get(module, 0))
         # The calls as they came: a call whose guards did not hold is not among them.
         keys = [key for key in first.order if key in parts]
         calls, floor = self._costs(keys, parts, least, first)
@@ -896,16 +928,16 @@ class _Shapes(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         read = _tensors((args, kwargs))
-        given = set().union(*(self._sizes.get(t, ()) for t in read))
+        given = set().union(*(self._sizes.get(t, set()) for t in read))
         starts = torch.Tag.dynamic_output_shape in function.tags or (
             function is torch.ops.aten.index.Tensor and any(t.dtype == torch.bool for t in read[1:])
         )
         if not given and not starts:
             return result
         numbers = (x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, int))
-        explained = ({size for t in read for size in t.shape} | set(numbers) | {1}) - given
+        explained = set(numbers).union({1}, *(set(t.shape) - self._sizes.get(t, set()) for t in read))
         for tensor in _tensors(result):
-            if sizes := {size for size in tensor.shape if starts or size not in explained}:
+            if sizes := set(tensor.shape[:1]) if starts else set(tensor.shape) - explained:
                 self._sizes[tensor] = sizes
         return result
 

@@ -342,6 +342,56 @@ def test_several_results_an_input_given_back_and_a_result_that_nothing_reads():
     assert model.one.other.up.weight.grad is not None
 
 
+def test_an_input_that_two_regions_read_several_times():
+    """Eager PyTorch adds up its gradients one after the other, and not by regions: sums of three differ by rounding."""
+
+    class Reader(Layer):
+        def forward(self, x, memory):
+            return super().forward(x * torch.sigmoid(memory)) + torch.tanh(memory) * torch.sin(x)
+
+    class Readers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.readers, self.seen = nn.Linear(16, 16), nn.ModuleList(Reader(16) for _ in range(3)), []
+
+        def forward(self, x):
+            memory = self.encoder(x)
+            for reader in self.readers:
+                x = reader(x, memory)
+                self.seen.append(x.detach().sum().item())
+            return x + memory
+
+    model, inputs = Readers(), (torch.randn(64, 16), torch.randn(64, 16))
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, inputs, 0.9)
+    assert len(step.last.calls) == 3
+    assert any(part.graph.addends for _, part, _ in step.last.calls)
+    for seed in range(2):
+        assert_same_step(step, model, eager, squares, inputs, seed)
+    assert "equal to the last bit" in str(step.verification)
+
+
+def test_gates_of_one_input_run_in_the_order_in_which_gradients_are_added():
+    assert gradients.addends_in_order([(3, 2), 1, 3, (3, 1), 0]) == [3, 1, (3, 1), (3, 2), 0]
+
+
+def test_a_step_that_eager_meets_needs_no_region():
+    kept = {}
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+    model[1].register_forward_hook(lambda module, inputs, output: kept.__setitem__("feature", output))
+
+    def loss(m, x, y):
+        return F.mse_loss(m(x), y) + 0.1 * kept["feature"].pow(2).mean()
+
+    eager, inputs = model, (torch.randn(32, 16), torch.randn(32, 16))
+    step = plan(model, loss, inputs, 1.0)
+    assert step.last.regions == []
+    assert step.last.peak_bytes == step.last.baseline_bytes == peak_of_step(lambda *i: loss(eager, *i), eager, inputs)
+    assert torch.equal(run(step, *inputs), run(lambda *i: loss(eager, *i), *inputs))
+    with pytest.raises(CaptureError, match="one loss can be planned"):
+        plan(model, loss, inputs, 0.5)
+
+
 def test_shapes_that_vary_without_a_sign():
     """The sizes are numbers of Python's: a region whose shapes change runs as it is, and is planned no more."""
 

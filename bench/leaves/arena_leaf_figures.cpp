@@ -29,7 +29,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 std::string short_number(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", x < 0.001 ? 4 : x < 0.01 ? 3 : x < 10 ? 2 : 0, x);
-  return x < 1e-12 ? "0" : text;
+  return x < 1e-12 ? "0" : x < 1e-4 ? "<0.0001" : text;
 }
 
 int run(int argc, char** argv) {

@@ -91,6 +91,7 @@ BY_HAND = [
     ("docs/hlo.md", "Python", "compiled = jax.jit", "needs JAX"),
     ("docs/*.md", "shell", "build/release/bench/", MEASURES),
     ("docs/memory-plan.md", "shell", "fit_figures", MEASURES),
+    ("docs/memory-plan.md", "shell", "git", "needs a network"),
     ("docs/memory-plan.md", "shell", "arena_figures", MEASURES),
     ("docs/memory-plan.md", "shell", "fit_arena_figures", MEASURES),
     ("docs/*.md", "shell", "bench/papers/all.sh", MEASURES + "; the tests bench.papers_* run its scripts"),

@@ -235,8 +235,7 @@ template <class Allocator>
   struct total {
     std::int64_t blocks, size;
   };
-  // The sums before each section.
-  row_of<total, Allocator> begun(c.sections + 1, total{0, 0}, c.allocator()), ended = begun;
+  row_of<total, Allocator> begun(c.sections + 1, total{0, 0}, c.allocator()), ended = begun;  // sums up to each section
   const auto add = [&](total& t, std::uint32_t i) { t = {t.blocks + 1, t.size + c.size[i]}; };
   for (std::uint32_t i = 0; i < c.blocks(); ++i) {
     add(begun[c.first[i] + 1], i);

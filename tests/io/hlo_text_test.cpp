@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -383,6 +384,29 @@ TEST_CASE("products and convolutions count what they sum over") {
   CHECK(m.graph.flops(find(m, "half")) == 2 * 2 * 7 * 3 * 6 * 6);
   CHECK(m.graph.flops(find(m, "m")) == 2 * 8 * 32 * 16);
   CHECK(m.graph.flops(find(m, "r")) == 150);
+}
+
+TEST_CASE("control predecessors run before, by an array of no bytes") {
+  const std::string lines = R"(
+    %p = f32[100]{0} parameter(0)
+    %a = f32[100]{0} tanh(%p)
+    %v = f32[100]{0} bitcast(%a)
+    %b = f32[100]{0} exponential(%p), control-predecessors={%a, %v}
+    %c = f32[100]{0} negate(%p), control-predecessors={%a}
+    ROOT %t = (f32[100]{0}, f32[100]{0}) tuple(%b, %c)
+)";
+  const hlo_module m = module_of(lines);
+  CHECK(names(m) == std::vector<std::string>{"a", "b", "c"});
+  REQUIRE(m.graph.outputs(find(m, "a")).size() == 2);
+  const tensor_id token = m.graph.outputs(find(m, "a"))[1];
+  CHECK(m.graph.bytes(token) == 0);
+  for (const char* const name : {"b", "c"}) {
+    const auto inputs = m.graph.inputs(find(m, name));
+    CHECK(std::find(inputs.begin(), inputs.end(), token) != inputs.end());
+  }
+  CHECK(problem(m.graph, unit_cost{}).graph().needed[0]);  // nobody reads what it computes
+  CHECK(refusal_of("%p = f32[] parameter(0)\n ROOT %a = f32[] tanh(%p), control-predecessors={%p, %q}\n")
+            .find("line 4, column 54: there is no instruction q above") != std::string::npos);
 }
 
 TEST_CASE("donated parameters count, and make room for the outputs in their place") {

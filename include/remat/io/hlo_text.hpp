@@ -53,8 +53,9 @@ struct hlo_module {
 ///   that part.
 /// - **Run once**: `infeed`, `outfeed`, `send`, `recv`, `rng`, custom calls with side effects, and what calls one.
 /// - An instruction that is not known here is an operation of its operands and its shape.
+/// - **Control predecessors** run before: the instruction reads an array of no bytes that each of them makes.
 ///
-/// Control dependencies, shardings and metadata are not read. There is no way back from a schedule to HLO.
+/// Shardings and metadata are not read. There is no way back from a schedule to HLO.
 ///
 /// Throws `bad_file` for text that breaks the format, with line and column, and the correct form. O(text) time and
 /// memory, but for sorting the operands of an instruction; computations may be nested to any depth.

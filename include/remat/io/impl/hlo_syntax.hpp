@@ -51,6 +51,7 @@ struct instruction {
   part children{};    // if it is a tuple: the first leaf of each element, counted from the first one of the tuple
   part operands{};    // instructions
   part attributes{};  // those that matter
+  part after{};       // instructions, in `module::operands`: its control predecessors
   std::int64_t number = -1;  // the number of a parameter, or the index of a get-tuple-element
 };
 
@@ -499,6 +500,8 @@ class parser {
         if (!index || *index < 0) out_.fail(a.value.data(), "is no index; expected a whole number from 0");
         i.number = *index;
         out_.attributes.push_back(a);
+      } else if (a.key == "control-predecessors") {
+        read_predecessors(i, a.value);
       } else if (matters(a.key)) {
         out_.attributes.push_back(a);
       }
@@ -574,15 +577,34 @@ class parser {
           }
         }
         if (operand.empty()) fail_as("the name of an operand, or )");
-        const auto found = names_.find(operand);
-        if (found == names_.end())
-          out_.fail(at, "there is no instruction " + printable(operand) +
-                            " above in this computation; expected the name of one");
-        out_.operands.push_back(found->second);
+        out_.operands.push_back(named(operand, at));
       } while (in_.take(','));
       expect(')', "the next operand or )");
     }
     i.operands.end = static_cast<std::uint32_t>(out_.operands.size());
+  }
+
+  /// The instruction of the name that stands at `at`.
+  [[nodiscard]] std::uint32_t named(std::string_view name, const char* at) const {
+    const auto found = names_.find(name);
+    if (found == names_.end())
+      out_.fail(at,
+                "there is no instruction " + printable(name) + " above in this computation; expected the name of one");
+    return found->second;
+  }
+
+  /// Reads the list of control predecessors: `{%a, %b}`.
+  void read_predecessors(instruction& i, std::string_view list) {
+    i.after.begin = static_cast<std::uint32_t>(out_.operands.size());
+    cursor in(list);
+    if (in.take('{') && !in.take('}')) {
+      do {
+        in.skip();
+        const char* const at = in.at();
+        out_.operands.push_back(named(in.name(), at));
+      } while (in.take(','));
+    }
+    i.after.end = static_cast<std::uint32_t>(out_.operands.size());
   }
 
   [[nodiscard]] static bool matters(std::string_view key) {

@@ -130,6 +130,7 @@ class lowering {
       : module_(m),
         called_(m.instructions.size()),
         array_of_(m.leaves.size(), none),
+        operation_of_(m.instructions.size(), none),
         summaries_(m.computations.size()) {}
 
   hlo_module run() {
@@ -351,10 +352,25 @@ class lowering {
     if (!(o.done.flops <= most_work && o.done.traffic <= most_work))
       fail(i, "does more than 1e30 flops, or moves more bytes; expected less");
     keep_possible(o);
+    for (std::uint32_t k = i.after.begin; k < i.after.end; ++k) read_token(list, o, module_.operands[k]);
     std::sort(o.inputs.begin(), o.inputs.end());
     o.inputs.erase(std::unique(o.inputs.begin(), o.inputs.end()), o.inputs.end());
     for (const std::uint32_t a : o.inputs) list.arrays[a].is_read = true;
+    operation_of_[number] = static_cast<std::uint32_t>(list.operations.size());
     list.operations.push_back(std::move(o));
+  }
+
+  /// Lets `o` read an array of no bytes that the operation of instruction `before` makes, if it has one.
+  void read_token(listing& list, operation& o, std::uint32_t before) {
+    if (operation_of_[before] == none) return;
+    operation* const made = &list.operations[operation_of_[before]];
+    const auto is_token = [&](std::uint32_t a) { return list.arrays[a].number == none; };
+    auto token = std::find_if(made->outputs.begin(), made->outputs.end(), is_token);
+    if (token == made->outputs.end()) {
+      list.arrays.push_back({0, before, none});
+      token = made->outputs.insert(token, static_cast<std::uint32_t>(list.arrays.size() - 1));
+    }
+    o.inputs.push_back(*token);
   }
 
   /// Drops the pairs of an operand that the operation reads a second time: it cannot write over that.
@@ -884,6 +900,7 @@ class lowering {
 
   [[nodiscard]] std::string name_of(const array& a) const {
     std::string name(at(a.instruction).name);
+    if (a.number == none) return name + " has run";
     if (at(a.instruction).is_tuple) name += "{" + std::to_string(a.number) + "}";
     return name;
   }
@@ -946,6 +963,7 @@ class lowering {
   const hlo_syntax::module& module_;
   std::vector<std::vector<std::uint32_t>> called_;  // computations, of each instruction
   std::vector<std::uint32_t> array_of_;             // one for each leaf: an array of its computation
+  std::vector<std::uint32_t> operation_of_;  // one for each instruction: its operation in its computation, if any
   std::vector<summary> summaries_;
   std::unordered_map<std::uint32_t, std::uint32_t> start_of_{};  // the starts of instructions that begin or go on
   std::int64_t constant_bytes_ = 0;

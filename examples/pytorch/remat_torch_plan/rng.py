@@ -41,6 +41,15 @@ def python_states():
     return random.getstate(), tuple(x.tobytes() if hasattr(x, "tobytes") else x for x in state)
 
 
+def seed(number):
+    """Seeds torch's, Python's and NumPy's generators; not for None."""
+    if number is not None:
+        torch.manual_seed(number)
+        random.seed(number)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(number)
+
+
 def restore_python_states(states):
     """Puts the generators back into `states`, from `python_states`."""
     random.setstate(states[0])

@@ -179,7 +179,7 @@ def test_hooks_of_backward_passes_are_refused():
     model = Net()
     model.middle.register_full_backward_hook(lambda module, inputs, outputs: None)
     with pytest.raises(CaptureError, match="hooks"):
-        remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK)
+        remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK, regions=False)
 
 
 @pytest.mark.parametrize("kind", ["forward", "forward_pre", "full_backward"])
@@ -320,7 +320,7 @@ def test_what_dynamo_cannot_trace_is_compared_before_each_call():
 def test_what_dynamo_cannot_trace_is_refused_unless_the_caller_says_otherwise():
     inputs = torch.randn(8, 32), torch.randn(8, 4)
     with pytest.raises(CaptureError, match=r"(?s)cannot trace the step.*test_guards.py.*frozen='allow'"):
-        remat_torch_plan.plan(Untraceable(), squares, inputs, 1.0, work=WORK)
+        remat_torch_plan.plan(Untraceable(), squares, inputs, 1.0, work=WORK, regions=False)
     with pytest.raises(PlanError, match="frozen='yes': expected 'refuse' or 'allow'"):
         remat_torch_plan.plan(Net(), squares, inputs, 1.0, work=WORK, frozen="yes")
 
@@ -333,7 +333,7 @@ def test_what_dynamo_cannot_trace_must_not_change_its_modules():
 
     inputs = torch.randn(8, 32), torch.randn(8, 4)
     with pytest.raises(CaptureError, match="changes an attribute of a module"):
-        remat_torch_plan.plan(Counting(), squares, inputs, 0.9, work=WORK, frozen="allow")
+        remat_torch_plan.plan(Counting(), squares, inputs, 0.9, work=WORK, frozen="allow", regions=False)
 
 
 def test_what_dynamo_cannot_trace_must_not_draw_from_pythons_generator():
@@ -344,7 +344,7 @@ def test_what_dynamo_cannot_trace_must_not_draw_from_pythons_generator():
     inputs = torch.randn(8, 32), torch.randn(8, 4)
     state = random.getstate()
     with pytest.raises(CaptureError, match="random generator"):
-        remat_torch_plan.plan(Chance(), squares, inputs, 0.9, work=WORK, frozen="allow")
+        remat_torch_plan.plan(Chance(), squares, inputs, 0.9, work=WORK, frozen="allow", regions=False)
     assert random.getstate() == state
 
 
@@ -352,7 +352,7 @@ def test_what_dynamo_cannot_trace_must_have_no_hooks():
     model = Untraceable()
     model.first.register_forward_hook(lambda module, inputs, output: None)
     with pytest.raises(CaptureError, match="module 'first' has hooks"):
-        remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK, frozen="allow")
+        remat_torch_plan.plan(model, squares, (torch.randn(8, 32), torch.randn(8, 4)), 0.9, work=WORK, frozen="allow", regions=False)
 
 
 def test_pytorch_logs_no_error_of_its_own_while_it_traces():

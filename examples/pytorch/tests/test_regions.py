@@ -392,6 +392,34 @@ def test_a_step_that_eager_meets_needs_no_region():
         plan(model, loss, inputs, 0.5)
 
 
+def test_layers_that_a_draw_leaves_out():
+    """The plan is for a step in which they run; one that leaves a layer out takes less."""
+
+    class Dropped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(Layer(16) for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers:
+                if torch.rand(()) > 0.25:
+                    x = layer(x)
+            return x
+
+    model, inputs = Dropped(), (torch.randn(64, 16), torch.randn(64, 16))
+    leaves_out = next(s for s in range(99) if torch.rand((), generator=torch.Generator().manual_seed(s)) < 0.25)
+    state = torch.manual_seed(leaves_out).get_state()
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, inputs, 0.9)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert step.last.regions == ["layers.0", "layers.1", "layers.2"]
+    for seed in range(4):
+        assert_same_step(step, model, eager, squares, inputs, seed)
+        assert peak_of_step(step, model, inputs) <= step.last.budget_bytes
+        model.zero_grad()
+        eager.zero_grad()
+
+
 def test_shapes_that_vary_without_a_sign():
     """The sizes are numbers of Python's: a region whose shapes change runs as it is, and is planned no more."""
 

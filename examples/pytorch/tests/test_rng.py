@@ -212,7 +212,7 @@ def test_numpys_generator_is_not_replaced():
 
     state = rng.python_states()
     with pytest.raises(remat_torch_plan.CaptureError, match="draws from Python's or NumPy's random generator"):
-        remat_torch_plan.plan(Around(draws), None, (torch.rand(4, 8),), 1.0, frozen="allow")
+        remat_torch_plan.plan(Around(draws), None, (torch.rand(4, 8),), 1.0, frozen="allow", regions=False)
     assert rng.python_states() == state
 
 
@@ -227,7 +227,7 @@ def test_a_generator_of_the_callers_draws_once():
     model, x = Around(draws), torch.rand(2000, 8)
     options = {"work": 200_000, "measure": False, "cost": "unit"}
     with pytest.raises(remat_torch_plan.CaptureError, match="frozen"):  # Dynamo traces no generators
-        remat_torch_plan.plan(model, None, (x,), 0.8, **options)
+        remat_torch_plan.plan(model, None, (x,), 0.8, regions=False, **options)
     step = remat_torch_plan.plan(model, None, (x,), 0.8, frozen="allow", **options)
     runs = [i for kind, i in step.last.schedule.steps if kind == "compute"]
     assert len(runs) > len(set(runs))

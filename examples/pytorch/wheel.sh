@@ -36,7 +36,7 @@ rm "$program"
 # A static program asks for no version of the C library: the oldest tag that says so.
 "$environment/bin/python" -m wheel tags --remove --platform-tag "manylinux2014_$(uname -m)" "$built" >/dev/null
 module=$(echo "$folder"/remat_planner-*.whl)
-PATH="$PWD/$environment/bin:$PATH" "$environment/bin/auditwheel" --quiet repair --wheel-dir "$folder" "$module" 2>/dev/null ||
+PATH="$PWD/$environment/bin:$PATH" "$environment/bin/auditwheel" repair --wheel-dir "$folder" "$module" >/dev/null 2>&1 ||
   { echo "auditwheel refused $module:" >&2; "$environment/bin/auditwheel" show "$module" >&2; exit 1; }
 rm "$module"
 stat --format='%n: %s bytes' "$folder"/*.whl

@@ -107,6 +107,7 @@ BY_HAND = [
     ("docs/pytorch.md", "output", "rank 2 has another graph", TORCH),
     ("docs/pytorch.md", "Python", "", TORCH),
     ("docs/python.md", "shell", "pip install", PYTHON),
+    ("docs/python.md", "shell", "bash examples/pytorch/wheel.sh", "needs PyPI"),
     ("docs/python.md", "Python", "", PYTHON),
     ("README.md", "Python", "step = remat_torch_plan.plan", TORCH),
     ("examples/sweep/README.md", "shell", "bash examples/sweep/run.sh", "needs Dask and a network; the test examples.sweep_dask"),

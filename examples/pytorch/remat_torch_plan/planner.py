@@ -182,6 +182,7 @@ def _solve_once(
         report,
         link,
         answer.get("host_peak_bytes") or 0,
+        answer["time"],
     )
 
 
@@ -229,6 +230,7 @@ def _ask_module(module, text, budget_bytes, seconds, solver, cost, seed, work, t
         "status": found.status,
         "message": found.message,
         "peak_bytes": found.peak_bytes if found.has_schedule else None,
+        "time": found.time,
         "overhead": found.time / problem.baseline_time - 1 if problem.baseline_time > 0 else 0.0,
         "gap": gap,
         "host_peak_bytes": found.host_peak_bytes,

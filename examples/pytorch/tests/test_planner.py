@@ -220,6 +220,7 @@ def test_the_module_gives_the_schedule_of_the_program(monkeypatch, solver):
     by_module = planner.solve(graph, budget, solver=solver, work=100_000)
     assert by_module.steps == by_program.steps
     assert (by_module.status, by_module.peak_bytes) == (by_program.status, by_program.peak_bytes)
+    assert by_module.time == pytest.approx(by_program.time) and by_module.time > 0
     assert by_module.overhead == pytest.approx(by_program.overhead) and by_module.gap == pytest.approx(by_program.gap)
     with pytest.raises(BudgetError, match="no schedule within"):
         planner.solve(graph, 1, solver=solver, work=1000)

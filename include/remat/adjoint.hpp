@@ -156,6 +156,7 @@ class adjoint_sequence {
   /// divide the steps in up to 256 units (docs/adjoint.md). Throws `bad_argument` also if there are none, or more than
   /// 200.
   adjoint_sequence(std::uint64_t steps, std::span<const adjoint_tier> tiers) : steps_(steps) { begin(tiers); }
+  /// \overload
   adjoint_sequence(std::uint64_t steps, std::initializer_list<adjoint_tier> tiers)
       : adjoint_sequence(steps, std::span(tiers.begin(), tiers.size())) {}
   /// Steps of different costs: `costs[i]` is the time of step i, in the unit of the times of the disk. O(steps) time

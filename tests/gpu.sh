@@ -221,6 +221,13 @@ PYTHON
   usual_steps=6
 }
 
+# end_background PID: ends a process of this script, if there is one.
+end_background() {
+  [ -n "$1" ] || return 0
+  kill "$1" 2>/dev/null
+  wait "$1" 2>/dev/null
+}
+
 # Clocks, temperature and power once a second, in the background, until end_clocks.
 begin_clocks() {
   local fields=timestamp,clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu reasons=clocks_event_reasons.active
@@ -231,12 +238,7 @@ begin_clocks() {
     > >(sed -u "s/^/$part,/" >>"$out/clocks.csv") &
   clocks=$!
 }
-end_clocks() {
-  [ -n "$clocks" ] || return 0
-  kill "$clocks" 2>/dev/null
-  wait "$clocks" 2>/dev/null
-  clocks=""
-}
+end_clocks() { end_background "$clocks"; clocks=""; }
 
 # Which programs: their manifest's checksum.
 identify() {
@@ -356,12 +358,7 @@ begin_publishing() {
   while sleep 1 && kill -0 $$ 2>/dev/null; do publish >/dev/null; done &
   publisher=$!
 }
-end_publishing() {
-  [ -n "$publisher" ] || return 0
-  kill "$publisher" 2>/dev/null
-  wait "$publisher" 2>/dev/null
-  publisher=""
-}
+end_publishing() { end_background "$publisher"; publisher=""; }
 
 # The largest files keep their beginning and their end; more files than may travel are a failure.
 limit_files() {

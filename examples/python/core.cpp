@@ -79,25 +79,12 @@ nb::handle error_type, interrupted_type;  // remat_planner.Error and remat_plann
 // ---- graphs
 // ----------------------------------------------------------------------------------------------------------
 
-constexpr std::array<std::pair<std::string_view, remat::tensor_kind>, 5> kinds{
-    {{"parameter", remat::tensor_kind::parameter},
-     {"input", remat::tensor_kind::input},
-     {"activation", remat::tensor_kind::activation},
-     {"gradient", remat::tensor_kind::gradient},
-     {"saved", remat::tensor_kind::saved}}};
-constexpr std::array<std::pair<std::string_view, remat::op_phase>, 4> phases{{{"forward", remat::op_phase::forward},
-                                                                              {"loss", remat::op_phase::loss},
-                                                                              {"backward", remat::op_phase::backward},
-                                                                              {"unknown", remat::op_phase::unknown}}};
-
-/// The value of `text` among the pairs of `all`; throws `bad_argument`, with all that there are, for another.
-template <class Pairs>
-auto value_of(const Pairs& all, std::string_view text, std::string_view what) {
+/// The value of the enumeration with that name; throws `bad_argument`, with all that there are, for another.
+template <remat::named_enum E>
+E value_of(std::string_view text, std::string_view what) {
+  if (const auto value = remat::enum_value<E>(text)) return *value;
   std::string names;
-  for (const auto& [name, value] : all) {
-    if (name == text) return value;
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
+  for (const auto& [value, name] : remat::enum_names<E>::all) names += (names.empty() ? "" : ", ") + std::string(name);
   throw remat::bad_argument(std::string(what) + " is " + remat::printable(text) + "; expected one of " + names);
 }
 
@@ -179,14 +166,14 @@ remat::training_graph graph_from_arrays(
       is_made[static_cast<std::size_t>(t)] = 1;
   remat::training_graph g(name);
   for (std::size_t t = 0; t < m; ++t) {
-    const auto kind = tensor_kinds ? value_of(kinds, (*tensor_kinds)[t], "a tensor's kind")
+    const auto kind = tensor_kinds ? value_of<remat::tensor_kind>((*tensor_kinds)[t], "a tensor's kind")
                                    : (is_made[t] != 0 ? remat::tensor_kind::activation : remat::tensor_kind::input);
     g.add_tensor({tensor_names ? (*tensor_names)[t] : std::string(), tensor_bytes.data()[t], kind});
   }
   for (std::size_t o = 0; o < n; ++o) {
     remat::operation_spec spec;
     if (operation_names) spec.name = (*operation_names)[o];
-    if (operation_phases) spec.phase = value_of(phases, (*operation_phases)[o], "an operation's phase");
+    if (operation_phases) spec.phase = value_of<remat::op_phase>((*operation_phases)[o], "an operation's phase");
     spec.inputs = reads.at(o, "inputs");
     spec.outputs = writes.at(o, "outputs");
     if (seconds) spec.seconds = seconds->data()[o];
@@ -411,24 +398,8 @@ remat::schedule schedule_of(const row<std::uint8_t>& step_kinds, const row<std::
     if (remat::to_string(kind) == "unknown" || id >= limit)
       throw remat::bad_argument("step " + std::to_string(i) + " has kind " + std::to_string(step_kinds.data()[i]) +
                                 " and id " + std::to_string(id) + "; expected kinds from 0 to 4 and ids of the graph");
-    const auto t = static_cast<remat::tensor_id>(id);
-    switch (kind) {
-      case remat::step_kind::compute:
-        plan.compute(static_cast<remat::op_id>(id));
-        break;
-      case remat::step_kind::free:
-        plan.free(t);
-        break;
-      case remat::step_kind::offload:
-        plan.offload(t);
-        break;
-      case remat::step_kind::prefetch:
-        plan.prefetch(t);
-        break;
-      case remat::step_kind::drop:
-        plan.drop(t);
-        break;
-    }
+    plan.steps.push_back(kind == remat::step_kind::compute ? remat::step::compute(static_cast<remat::op_id>(id))
+                                                           : remat::step::of(kind, static_cast<remat::tensor_id>(id)));
   }
   return plan;
 }
@@ -557,7 +528,7 @@ NB_MODULE(_core, m) {
       .def(
           "add_tensor",
           [](training_graph& g, std::int64_t bytes, std::string_view kind, std::string name) {
-            return remat::index(g.add_tensor({std::move(name), bytes, value_of(kinds, kind, "kind")}));
+            return remat::index(g.add_tensor({std::move(name), bytes, value_of<remat::tensor_kind>(kind, "kind")}));
           },
           "bytes"_a, "kind"_a = "activation", "name"_a = "",
           "Appends a tensor and returns its id. `kind`: parameter, input, activation, gradient or saved.")
@@ -568,7 +539,7 @@ NB_MODULE(_core, m) {
              const std::optional<double>& flops, const std::optional<double>& bytes_accessed, std::int64_t workspace,
              bool recomputable, bool deterministic) {
             return remat::index(g.add_operation({.name = std::move(name),
-                                                 .phase = value_of(phases, phase, "phase"),
+                                                 .phase = value_of<remat::op_phase>(phase, "phase"),
                                                  .inputs = tensors_at(inputs, "inputs"),
                                                  .outputs = tensors_at(outputs, "outputs"),
                                                  .flops = or_unknown(flops),

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <ranges>
 #include <string_view>
+#include <utility>
 
 #include "remat/core/id.hpp"
+#include "remat/core/option.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -75,6 +78,16 @@ concept deterministic_graph = data_flow_graph<G> && requires(const G& g, op_id o
 
 /// The pass of the training step to which an operation belongs. The loss ends the forward pass.
 enum class op_phase : std::uint8_t { forward, loss, backward, unknown };
+
+/// The names of the phases. Files of graphs have the first three, and none for a phase that is not known.
+template <>
+struct enum_names<op_phase> {
+  /// Value and name.
+  static constexpr std::array<std::pair<op_phase, std::string_view>, 4> all{{{op_phase::forward, "forward"},
+                                                                             {op_phase::loss, "loss"},
+                                                                             {op_phase::backward, "backward"},
+                                                                             {op_phase::unknown, "unknown"}}};
+};
 
 /// Refinement: the graph knows the phase of its operations (otherwise, and where it is `op_phase::unknown`, solvers
 /// estimate where the backward pass begins: see `find_forward_end`).

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -11,12 +12,24 @@
 #include <vector>
 
 #include "remat/core/id.hpp"
+#include "remat/core/option.hpp"
 #include "remat/graph/concepts.hpp"
 
 namespace REMAT_NAMESPACE {
 
 /// The role of a tensor in the training step. Parameters and inputs have no producer and are not counted.
 enum class tensor_kind : std::uint8_t { parameter, input, activation, gradient, saved };
+
+/// The names of the kinds: those of the file format.
+template <>
+struct enum_names<tensor_kind> {
+  /// Value and name.
+  static constexpr std::array<std::pair<tensor_kind, std::string_view>, 5> all{{{tensor_kind::parameter, "parameter"},
+                                                                                {tensor_kind::input, "input"},
+                                                                                {tensor_kind::activation, "activation"},
+                                                                                {tensor_kind::gradient, "gradient"},
+                                                                                {tensor_kind::saved, "saved"}}};
+};
 
 /// One tensor, as given to `training_graph::add_tensor`.
 struct tensor_spec {

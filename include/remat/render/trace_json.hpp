@@ -31,8 +31,8 @@ struct trace_options {
 template <class G>
 [[nodiscard]] std::string_view phase_category([[maybe_unused]] const G& graph, [[maybe_unused]] op_id o) {
   if constexpr (phased_graph<G>) {
-    constexpr std::array<std::string_view, 4> names{"forward", "loss", "backward", "operation"};
-    return names[static_cast<std::size_t>(static_cast<op_phase>(graph.phase(o)))];
+    const op_phase phase = graph.phase(o);
+    return phase == op_phase::unknown ? "operation" : to_string(phase);
   } else {
     return "operation";
   }

@@ -46,13 +46,17 @@ class step {
   /// Returns the step that runs operation `o`.
   [[nodiscard]] static constexpr step compute(op_id o) noexcept { return step(static_cast<std::uint32_t>(o)); }
   /// Returns the step that releases tensor `t` on the device.
-  [[nodiscard]] static constexpr step free(tensor_id t) noexcept { return of_tensor(step_kind::free, t); }
+  [[nodiscard]] static constexpr step free(tensor_id t) noexcept { return of(step_kind::free, t); }
   /// Returns the step that begins a copy of tensor `t` to the host.
-  [[nodiscard]] static constexpr step offload(tensor_id t) noexcept { return of_tensor(step_kind::offload, t); }
+  [[nodiscard]] static constexpr step offload(tensor_id t) noexcept { return of(step_kind::offload, t); }
   /// Returns the step that allocates tensor `t` and begins its copy back to the device.
-  [[nodiscard]] static constexpr step prefetch(tensor_id t) noexcept { return of_tensor(step_kind::prefetch, t); }
+  [[nodiscard]] static constexpr step prefetch(tensor_id t) noexcept { return of(step_kind::prefetch, t); }
   /// Returns the step that releases the copy of tensor `t` on the host.
-  [[nodiscard]] static constexpr step drop(tensor_id t) noexcept { return of_tensor(step_kind::drop, t); }
+  [[nodiscard]] static constexpr step drop(tensor_id t) noexcept { return of(step_kind::drop, t); }
+  /// Returns the step that releases or copies tensor `t` as `kind` says. Precondition: `kind` is not `compute`.
+  [[nodiscard]] static constexpr step of(step_kind kind, tensor_id t) noexcept {
+    return step(static_cast<std::uint32_t>(t) | (static_cast<std::uint32_t>(kind) + 3) << tensor_bits);
+  }
 
   /// Returns the step with this `code()`. Precondition: it is the code of a step.
   [[nodiscard]] static constexpr step from_code(std::uint32_t code) noexcept { return step(code); }
@@ -86,9 +90,6 @@ class step {
   static constexpr unsigned tensor_bits = 29;
   static constexpr std::uint32_t tensor_flag = std::uint32_t{1} << 31;
   explicit constexpr step(std::uint32_t code) noexcept : code_(code) {}
-  static constexpr step of_tensor(step_kind kind, tensor_id t) noexcept {
-    return step(static_cast<std::uint32_t>(t) | (static_cast<std::uint32_t>(kind) + 3) << tensor_bits);
-  }
   std::uint32_t code_;
 };
 

@@ -362,20 +362,13 @@ class reader {
   }
 
   static tensor_kind kind_of(const json_value& value) {
-    const std::string_view text = value.string();
-    if (text == "activation") return tensor_kind::activation;
-    if (text == "gradient") return tensor_kind::gradient;
-    if (text == "saved") return tensor_kind::saved;
-    if (text == "parameter") return tensor_kind::parameter;
-    if (text == "input") return tensor_kind::input;
+    if (const auto kind = enum_value<tensor_kind>(value.string())) return *kind;
     value.fail_as("parameter, input, activation, gradient or saved");
   }
 
   static op_phase phase_of(const json_value& value) {
-    const std::string_view text = value.string();
-    if (text == "forward") return op_phase::forward;
-    if (text == "backward") return op_phase::backward;
-    if (text == "loss") return op_phase::loss;
+    const auto phase = enum_value<op_phase>(value.string());
+    if (phase && *phase != op_phase::unknown) return *phase;
     value.fail_as("forward, loss or backward");
   }
 
@@ -435,14 +428,6 @@ class reader {
 
 namespace detail::training_graph_json {
 
-[[nodiscard]] inline std::string_view name_of(tensor_kind kind) {
-  constexpr std::array<std::string_view, 5> names{"parameter", "input", "activation", "gradient", "saved"};
-  return names[static_cast<std::size_t>(kind)];
-}
-[[nodiscard]] inline std::string_view name_of(op_phase phase) {
-  return phase == op_phase::forward ? "forward" : phase == op_phase::loss ? "loss" : "backward";
-}
-
 /// The microseconds that the reader turns into `seconds`, or else into the nearest number that it can make.
 [[nodiscard]] inline double microseconds(double seconds) {
   const double guess = seconds * 1e6;
@@ -463,7 +448,7 @@ namespace detail::training_graph_json {
     return out;
   };
   nlohmann::ordered_json out{{"id", index(o)}, {"name", graph.name(o)}};
-  if (graph.phase(o) != op_phase::unknown) out["phase"] = name_of(graph.phase(o));
+  if (graph.phase(o) != op_phase::unknown) out["phase"] = to_string(graph.phase(o));
   out["inputs"] = ids(graph.inputs(o));
   out["outputs"] = ids(graph.outputs(o));
   const auto add = [&](const char* key, double value) {
@@ -514,7 +499,7 @@ REMAT_INLINE std::string to_json(const training_graph& graph) {
   add_list("tensors", graph.num_tensors(), [&](std::size_t i) {
     const auto t = static_cast<tensor_id>(i);
     return ordered_json{
-        {"id", i}, {"name", graph.name(t)}, {"bytes", graph.bytes(t)}, {"kind", parts::name_of(graph.kind(t))}};
+        {"id", i}, {"name", graph.name(t)}, {"bytes", graph.bytes(t)}, {"kind", to_string(graph.kind(t))}};
   });
   add_list("operations", graph.num_operations(),
            [&](std::size_t i) { return parts::to_object(graph, static_cast<op_id>(i)); });
@@ -600,16 +585,7 @@ namespace detail::schedule_json {
   static_assert(step::max_tensors == std::size_t{1} << 29);
   const auto t = static_cast<tensor_id>(id.integer(0, static_cast<std::int64_t>(step::max_tensors) - 1,
                                                    "the id of a tensor, an integer from 0 to 2^29 − 1"));
-  switch (*kind) {
-    case step_kind::offload:
-      return step::offload(t);
-    case step_kind::prefetch:
-      return step::prefetch(t);
-    case step_kind::drop:
-      return step::drop(t);
-    default:
-      return step::free(t);
-  }
+  return step::of(*kind, t);
 }
 
 }  // namespace detail::schedule_json

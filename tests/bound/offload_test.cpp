@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <ctime>
 #include <limits>
 #include <random>
 #include <stop_token>
@@ -28,6 +27,7 @@
 #include "support/exhaustive_copies.hpp"
 #include "support/held_to_the_end.hpp"
 #include "support/long_run.hpp"
+#include "support/processor_time.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -356,13 +356,12 @@ TEST_CASE("a stop is obeyed and leaves a valid bound") {
   CHECK(worked.flows <= 10 / work_of::flow + 1);
   CHECK(worked.lower_bound >= bare.graph().needed_time);
 
-  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   for (const int milliseconds : {0, 5, 50}) {
     offload_bound_options limited{.moments = 0, .releases = 8, .branch_nodes = 100'000};
     limited.run.time_limit = std::chrono::milliseconds(milliseconds);
-    const double start = processor_seconds();
+    const double start = test::processor_seconds();
     CHECK(offload_bound(p, limited).lower_bound >= bare.graph().needed_time);
-    CHECK(processor_seconds() - start < milliseconds * 1e-3 + 0.5);
+    CHECK(test::processor_seconds() - start < milliseconds * 1e-3 + 0.5);
   }
 }
 

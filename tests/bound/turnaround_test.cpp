@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <ctime>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -27,6 +26,7 @@
 #include "support/exhaustive.hpp"
 #include "support/long_run.hpp"
 #include "support/moment_choices.hpp"
+#include "support/processor_time.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -261,14 +261,13 @@ TEST_CASE("a stop is obeyed and leaves a valid bound") {
 
 TEST_CASE("limits on time are obeyed in every part of the bound") {
   const problem p = test::random_problem(3, {.operations = 4000, .most_inputs = 20, .once = 5, .backward = 100});
-  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   turnaround_options options{.moments = 0, .branch_nodes = 1000};
   for (const int milliseconds : {0, 1, 5, 20, 60}) {
     options.run.time_limit = std::chrono::milliseconds(milliseconds);
-    const double start = processor_seconds();
+    const double start = test::processor_seconds();
     const turnaround_result r = turnaround_bound(p.with_budget(p.graph().baseline_peak / 2), options);
     CHECK(r.lower_bound >= p.graph().needed_time);
-    CHECK(processor_seconds() - start < milliseconds * 1e-3 + 0.2);
+    CHECK(test::processor_seconds() - start < milliseconds * 1e-3 + 0.2);
     CHECK((r.choice_bytes > 0 || r.saved.empty()));
   }
 }

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <ctime>
 #include <limits>
 #include <map>
 #include <set>
@@ -25,6 +24,7 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/exhaustive.hpp"
+#include "support/processor_time.hpp"
 #include "support/random_chain.hpp"
 #include "support/random_graph.hpp"
 
@@ -196,11 +196,11 @@ TEST_CASE("a stop request ends the proof of the bound, and so does the deadline"
   const auto seconds_of = [&](const run_control& run, stop_reason stopped) {
     solution s;
     const run_clock clock(run);
-    const std::clock_t begin = std::clock();
+    const double begin = test::processor_seconds();
     conclude(p, s, clock, stopped);
     CHECK(s.proven);
     CHECK(s.lower_bound >= p.graph().needed_time);
-    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    return test::processor_seconds() - begin;
   };
   std::stop_source source;
   source.request_stop();

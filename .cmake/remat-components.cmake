@@ -57,8 +57,8 @@ endfunction()
 
 # The targets remat::compiled_COMPONENT: the definitions of a component that is there, compiled once, with those of the
 # core; remat::compiled links them all. A program that links one sees declarations alone. One translation unit for each
-# room, so that a change compiles little again, and two compilers can work side by side. The presets of sanitizers join
-# rooms by CMAKE_UNITY_BUILD; the optimised ones do not: g++ inlines less in a large unit, which cost evict 8 % more
+# room, so that a change compiles little again, and two compilers can work side by side. All presets join rooms by
+# CMAKE_UNITY_BUILD but those whose speed counts: g++ inlines less in a large unit, which cost evict 8 % more
 # instructions. Whoever builds by other means compiles remat/src.hpp, and the remat/src_*.hpp of the packages used.
 function(remat_add_compiled)
   set(components core)  # the others link it

@@ -78,7 +78,7 @@ class chain_search {
   const chain_solution& start() {
     if (start_) return *start_;
     start_.emplace();
-    // Of equal stages it is known, without its steps, how many steps the closed form runs again.
+    // The closed form for equal stages need not be made to know how many steps it runs again.
     const bool is_equal = has_equal_stages(p_.stages());
     const std::optional<std::uint32_t> slots = is_equal ? most_slots(p_) : std::nullopt;
     if (is_equal && begin_layers(*start_)) {

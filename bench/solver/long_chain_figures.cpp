@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 // long_chain_figures: chains of 10³ to 10⁶ equal stages under five budgets, as CSV: steps run again, those of
-// Griewank and Walther's formula, the proven bound, and seconds by the clock, for revolve, auto and rotor. A stage
-// saves two bytes and hands on one, so c checkpoints, that of the input among them, take a budget of c + 4 bytes.
+// Griewank and Walther's formula, the proven bound, seconds by the clock and of the processor, and megabytes (10⁶) of
+// memory, for revolve, auto and rotor, each solve in a process of its own. A stage saves two bytes and hands on one, so
+// c checkpoints, that of the input among them, take a budget of c + 4 bytes.
 // With --random, chains of 1,000 to 10,000 stages whose times, or times and sizes, differ by up to 1, 10 or 100 %, with
 // memory for 5 to 80 mean states, and the means and largest gaps of their kinds.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,6 +16,7 @@
 #include <cstdio>
 #include <map>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,15 +41,39 @@ std::pair<remat::chain_solution, double> solve(const Solver& solver, const remat
   return {std::move(s), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
 }
 
+/// The processor seconds of this process, and the most memory it had, in 10⁶ bytes.
+std::pair<double, double> usage() {
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return {seconds(u.ru_utime) + seconds(u.ru_stime), static_cast<double>(u.ru_maxrss) * 1024 / 1e6};
+}
+
+/// Solves in a process of its own, so that its memory is known.
 template <class Solver>
-void measure(const Solver& solver, const remat::chain_problem& p, std::uint32_t checkpoints, double seconds) {
+void measure(const Solver& solver, std::size_t length, std::uint32_t checkpoints, double seconds) {
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("fork failed");
+  if (child > 0) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (status != 0) throw std::runtime_error("a solve failed");
+    return;
+  }
+  const remat::chain_stage stage{1, 1, 1, 2, 0, 0, {}};
+  const remat::chain_problem p(remat::chain("equal", 1, std::vector<remat::chain_stage>(length, stage)),
+                               checkpoints + 4);
+  const double before = usage().first;
   const auto [s, taken] = solve(solver, p, seconds);
-  const std::size_t length = p.stages().length();
-  std::printf("%zu,%u,%s,%llu,%llu,%.0f,%.0f,%.3f\n", length, checkpoints, std::string(Solver::name).c_str(),
+  const auto [after, megabytes] = usage();
+  std::printf("%zu,%u,%s,%llu,%llu,%.0f,%.0f,%.3f,%.3f,%.0f\n", length, checkpoints, std::string(Solver::name).c_str(),
               static_cast<unsigned long long>(s.has_schedule() ? s.statistics.recomputes : 0),
               static_cast<unsigned long long>(remat::detail::binomial::advances(length, checkpoints - 1)), s.time,
-              s.lower_bound, taken);
+              s.lower_bound, taken, after - before, megabytes);
   std::fflush(stdout);
+  _exit(0);
 }
 
 /// What is known of the gaps of one kind of chains and one solver.
@@ -106,27 +136,28 @@ void random_chains(double seconds, unsigned chains) {
 int run(int argc, char** argv) {
   double seconds = 1;
   unsigned chains = 0;
+  std::vector<double> lengths{1'000, 10'000, 100'000, 1'000'000};
   bench::command_line app(
       "long_chain_figures",
       "revolve, auto and rotor on chains of 1,000 to 1,000,000 equal stages, beside Griewank and "
       "Walther's formula, or on random chains of 1,000 to 10,000 stages: times, bounds and seconds, "
       "as CSV.");
   app.number("--seconds", seconds, "The limit of each solve by auto and rotor", 1e-3, 1e6);
+  app.list("--stages", lengths, "Chains of so many equal stages", "N,...");
   app.number("--random", chains, "So many random chains in place of equal stages; 0: none");
   if (!app.read(argc, argv)) return 0;
   if (chains > 0) {
     random_chains(seconds, chains);
     return 0;
   }
-  std::puts("stages,checkpoints,solver,run_again,formula,time,bound,seconds");
-  const remat::chain_stage stage{1, 1, 1, 2, 0, 0, {}};
-  for (const std::size_t length : {1'000U, 10'000U, 100'000U, 1'000'000U})
+  std::puts("stages,checkpoints,solver,run_again,formula,time,bound,seconds,processor,megabytes");
+  std::fflush(stdout);
+  for (const double length : lengths)
     for (const std::uint32_t checkpoints : {5U, 10U, 20U, 40U, 80U}) {
-      const remat::chain_problem p(remat::chain("equal", 1, std::vector<remat::chain_stage>(length, stage)),
-                                   checkpoints + 4);
-      measure(remat::revolve, p, checkpoints, seconds);
-      measure(remat::automatic, p, checkpoints, seconds);
-      measure(remat::rotor, p, checkpoints, seconds);
+      const auto stages = static_cast<std::size_t>(length);
+      measure(remat::revolve, stages, checkpoints, seconds);
+      measure(remat::automatic, stages, checkpoints, seconds);
+      measure(remat::rotor, stages, checkpoints, seconds);
     }
   return 0;
 }

@@ -4,7 +4,7 @@
 /// \file
 /// Checkpoints of a march in time whose steps are reversed: the adjoint of a simulation, reverse automatic
 /// differentiation. The header needs nothing else of the library, and knows nothing of the states: docs/adjoint.md is
-/// its page.
+/// its page. The classes are templates so that a file compiles only the members that it calls.
 #include <algorithm>
 #include <array>
 #include <concepts>
@@ -144,27 +144,28 @@ inline void check_steps(std::uint64_t steps) {
 ///
 ///     adjoint_sequence sequence(1000, 10);
 ///     for (adjoint_action a = sequence.next(); a.verb != adjoint_verb::done; a = sequence.next()) …
-class adjoint_sequence {
+template <class = void>
+class basic_adjoint_sequence {
  public:
   /// Equal steps, with `slots` states in memory. Throws `bad_argument` if there are no steps, 2³¹ or more, or no slots.
-  adjoint_sequence(std::uint64_t steps, std::uint32_t slots) : adjoint_sequence(steps, {slots}, {}) {}
+  basic_adjoint_sequence(std::uint64_t steps, std::uint32_t slots) : basic_adjoint_sequence(steps, {slots}, {}) {}
   /// Equal steps, with states in memory and on a disk. O(r log² steps) time. Throws `bad_argument` also for a time that
   /// is negative or not a number.
-  adjoint_sequence(std::uint64_t steps, const adjoint_tier& memory, const adjoint_tier& disk)
-      : adjoint_sequence(steps, std::initializer_list<adjoint_tier>{memory, disk}) {}
+  basic_adjoint_sequence(std::uint64_t steps, const adjoint_tier& memory, const adjoint_tier& disk)
+      : basic_adjoint_sequence(steps, std::initializer_list<adjoint_tier>{memory, disk}) {}
   /// Equal steps, with states in any number of tiers, each slower than the one before. The third and further ones
   /// divide the steps in up to 256 units (docs/adjoint.md). Throws `bad_argument` also if there are none, or more than
   /// 200.
-  adjoint_sequence(std::uint64_t steps, std::span<const adjoint_tier> tiers) : steps_(steps) { begin(tiers); }
+  basic_adjoint_sequence(std::uint64_t steps, std::span<const adjoint_tier> tiers) : steps_(steps) { begin(tiers); }
   /// \overload
-  adjoint_sequence(std::uint64_t steps, std::initializer_list<adjoint_tier> tiers)
-      : adjoint_sequence(steps, std::span(tiers.begin(), tiers.size())) {}
+  basic_adjoint_sequence(std::uint64_t steps, std::initializer_list<adjoint_tier> tiers)
+      : basic_adjoint_sequence(steps, std::span(tiers.begin(), tiers.size())) {}
   /// Steps of different costs: `costs[i]` is the time of step i, in the unit of the times of the disk. O(steps) time
   /// and memory. Throws `bad_argument` also for a cost that is negative or not a number.
-  adjoint_sequence(std::span<const double> costs, const adjoint_tier& memory, const adjoint_tier& disk = {})
-      : adjoint_sequence(costs, std::array{memory, disk}) {}
+  basic_adjoint_sequence(std::span<const double> costs, const adjoint_tier& memory, const adjoint_tier& disk = {})
+      : basic_adjoint_sequence(costs, std::array{memory, disk}) {}
   /// Steps of different costs, in any number of tiers.
-  adjoint_sequence(std::span<const double> costs, std::span<const adjoint_tier> tiers) : steps_(costs.size()) {
+  basic_adjoint_sequence(std::span<const double> costs, std::span<const adjoint_tier> tiers) : steps_(costs.size()) {
     cost_before_.reserve(costs.size() + 1);
     cost_before_.push_back(0);
     for (const double cost : costs) {
@@ -223,6 +224,9 @@ class adjoint_sequence {
   std::vector<double> cost_before_;  // [i]: the cost of all steps before step i; empty: all cost the same
 };
 
+/// The sequence for a known number of steps.
+using adjoint_sequence = basic_adjoint_sequence<>;
+
 /// The actions for a number of steps that is not known before the last one \cite wang2009dynamic.
 ///
 /// Until `finish` is called, the actions keep the current state and advance by one step, again and again. Which state
@@ -240,10 +244,11 @@ class adjoint_sequence {
 ///       …                                                                   // do what `a` says
 ///       if (a.verb == adjoint_verb::advance && !march.finished() && is_last) march.finish();
 ///     }
-class online_adjoint {
+template <class = void>
+class basic_online_adjoint {
  public:
   /// Keeps `slots` states in memory at most. Throws `bad_argument` if there are none.
-  explicit online_adjoint(std::uint32_t slots) : slots_(slots) {
+  explicit basic_online_adjoint(std::uint32_t slots) : slots_(slots) {
     if (slots == 0) throw bad_argument("online_adjoint: the memory needs at least one slot, for state 0");
   }
 
@@ -330,6 +335,9 @@ class online_adjoint {
   detail::adjoint::actions actions_;
 };
 
+/// The actions for an unknown number of steps.
+using online_adjoint = basic_online_adjoint<>;
+
 /// The findings of the exact simulation of a sequence.
 struct adjoint_report {
   bool legal = true;           ///< every action so far found what it needs
@@ -345,15 +353,16 @@ struct adjoint_report {
 
 /// Runs any sequence of actions exactly, whoever made it, one action at a time. It shares no code with the sequences.
 /// O(1) time for each action; memory for the slots that are used.
-class adjoint_checker {
+template <class = void>
+class basic_adjoint_checker {
  public:
   /// `steps` of 0: their number is what the first sweep reaches. The tiers are the limits. `costs[i]` is the time of
   /// step i; without costs it is 1. The costs must outlive the checker.
-  explicit adjoint_checker(std::uint64_t steps, const adjoint_tier& memory, const adjoint_tier& disk = {},
-                           std::span<const double> costs = {})
-      : adjoint_checker(steps, std::array{memory, disk}, costs) {}
+  explicit basic_adjoint_checker(std::uint64_t steps, const adjoint_tier& memory, const adjoint_tier& disk = {},
+                                 std::span<const double> costs = {})
+      : basic_adjoint_checker(steps, std::array{memory, disk}, costs) {}
   /// The same for any number of tiers, which are copied.
-  adjoint_checker(std::uint64_t steps, std::span<const adjoint_tier> tiers, std::span<const double> costs = {})
+  basic_adjoint_checker(std::uint64_t steps, std::span<const adjoint_tier> tiers, std::span<const double> costs = {})
       : steps_(steps), left_(steps), costs_(costs) {
     for (const adjoint_tier& t : tiers) tiers_.push_back({t, {}, {}, 0});
     report_.stores.resize(tiers.size());
@@ -502,12 +511,15 @@ class adjoint_checker {
   adjoint_report report_;
 };
 
+/// The exact check of a sequence.
+using adjoint_checker = basic_adjoint_checker<>;
+
 /// A sequence for copies that run beside the march (`adjoint_checker::overlap_copies`): of 16 that count a share of the
 /// times to write and to read, the one that takes the least time. Its `cost` counts these shares. O(16 · actions) time.
 /// Throws `bad_argument` as the sequence and the checker.
-[[nodiscard]] inline adjoint_sequence overlapped_sequence(std::uint64_t steps, const adjoint_tier& memory,
-                                                          const adjoint_tier& disk, std::uint32_t buffers,
-                                                          double reverse) {
+template <class = void>
+[[nodiscard]] adjoint_sequence overlapped_sequence(std::uint64_t steps, const adjoint_tier& memory,
+                                                   const adjoint_tier& disk, std::uint32_t buffers, double reverse) {
   adjoint_sequence best(steps, memory, disk);
   double least = std::numeric_limits<double>::infinity();
   for (const double write : {1.0, 0.5, 0.25, 0.0})

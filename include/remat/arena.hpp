@@ -43,7 +43,8 @@ struct arena_bank {
 /// Options of `arena_planner::plan`.
 struct arena_options {
   std::span<const arena_bank> banks{};  ///< up to 64; none: one bank without limits
-  std::int64_t milliseconds = 10;       ///< wall clock, at least 0; `arena_unlimited`: the work alone
+  /// Wall clock of the search, at least 0; `arena_unlimited`: the work alone. The first packing is made in any case.
+  std::int64_t milliseconds = 10;
   std::int64_t work = arena_unlimited;  ///< blocks and sections visited, at least 0; some 100 to 200 a µs
   std::uint64_t seed = 0;               ///< the seed of the random numbers
   bool any_plan = false;                ///< the first plan within the capacities will do: no smaller one is sought
@@ -132,9 +133,11 @@ class arena_search;
 /// answer passes an exact check, which shares no code with the search.
 ///
 /// Throws nothing; compiles without exceptions. Equal input, seed and `work` give equal places if `milliseconds` is
-/// unlimited; without any limit, the search ends only with a proof. The first packing always ends: O(n log n) time, and
-/// O(n²) for up to 4096 buffers. The memory that a call needs stays with the planner, and a call that needs no more
-/// takes none from the heap. Not thread-safe.
+/// unlimited; without any limit, the search ends only with a proof. The limit of time is kept in this way: it counts
+/// from the begin of the call; reading the input, the first packing and the check are always made, so that a limit of 0
+/// has a plan, too, in O(n log n) time and O(n²) for up to 4096 buffers; after them the search ends at most one packing
+/// after the limit. docs/arena.md says how long that is. The memory that a call needs stays with the planner, and a
+/// call that needs no more takes none from the heap. Not thread-safe.
 class arena_planner {
  public:
   /// Takes memory from the heap.

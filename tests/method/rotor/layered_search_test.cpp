@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,29 @@ TEST_CASE("any chains: what it finds keeps the budget, with tables and without")
     }
   }
   CHECK(found > 200);
+}
+
+TEST_CASE("inputs of different sizes: with much memory, estimates by small ones are better, and rotor tries them") {
+  std::mt19937_64 engine(5);
+  std::vector<chain_stage> stages;
+  for (int i = 0; i < 3000; ++i) {
+    const auto bytes = static_cast<std::int64_t>(1000 + engine() % 1000);
+    stages.push_back({1, 1, bytes, 2 * bytes, 0, 0, {}});
+  }
+  const chain_problem p(chain("sizes", 1000, std::move(stages)), 110'000);
+  const sized_chain sizes = size_chain(p.stages(), false);
+  std::vector<double> times;
+  for (const double kept : on_chain::layered_search::likely_inputs(sizes)) {
+    on_chain::layered_search layers(sizes, p.budget() - 1000, false, kept);
+    chain_solution s;
+    REQUIRE(accept(p, s, layers.steps(0, [](breakpoint_table&) { return false; })));
+    times.push_back(s.time);
+  }
+  REQUIRE(times.size() == 4);
+  const double least = *std::min_element(times.begin(), times.end());
+  CHECK(least < 0.99 * times.front());
+  const chain_solution s = rotor(p, {.begin_with_revolve = true, .run = {.work_limit = 1}});
+  CHECK(s.time <= least);
 }
 
 TEST_CASE("too many steps: none") {

@@ -25,6 +25,8 @@ class row_table {
  public:
   /// Rows (s, t) to fill.
   [[nodiscard]] std::uint64_t rows() const noexcept { return layout_.rows(); }
+  /// Bytes of the rows before they are filled.
+  [[nodiscard]] std::int64_t empty_bytes() const noexcept { return static_cast<std::int64_t>(rows() * sizeof(Row)); }
   /// Bytes of the table so far.
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
@@ -119,7 +121,7 @@ class row_table {
   template <class Filler, class FillRow>
   fill_outcome fill_rows(run_clock& clock, std::int64_t max_bytes, bool few, const Filler& filler,
                          const FillRow& fill_row) {
-    bytes_ = static_cast<std::int64_t>(rows() * sizeof(Row));
+    bytes_ = empty_bytes();
     if (bytes() > max_bytes) return fill_outcome::too_large;
     if (!make_rows(clock)) return fill_outcome::stopped;
     const unsigned threads = std::clamp(clock.control().thread_count(), 1U, few ? 1 : n_ / 4 + 1);

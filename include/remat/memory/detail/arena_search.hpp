@@ -37,8 +37,8 @@ class arena_search {
 
   /// Plans. The rows get the places, and the sizes of the banks.
   void run(arena_plan& out, row<arena_place>& places, row<std::int64_t>& bank_bytes) {
+    Clock clock(std::max<std::int64_t>(0, options_.milliseconds), std::max<std::int64_t>(0, options_.work));
     if (!read(out)) return;
-    Clock clock(options_.milliseconds, options_.work);
     load_ = least_load();
     choose_sharing(clock);
     out.work = clock.work_done();

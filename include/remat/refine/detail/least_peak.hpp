@@ -106,7 +106,7 @@ class problem_order_search {
     bool proven = peak_ <= bound_;
     if (!proven && sequence_.size() <= std::min(options_.exact_operations, operation_sequence::longest_exact) &&
         !clock_.should_stop()) {
-      proven = ideal_search(sequence_, dag_, bound_).run(order_, peak_, options_.exact_states, &clock_);
+      proven = ideal_search<>(sequence_, dag_, bound_).run(order_, peak_, options_.exact_states, &clock_);
       report("exact order");
     }
     if (!proven && sequence_.size() > 1) {

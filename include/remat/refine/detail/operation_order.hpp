@@ -98,6 +98,7 @@ class operation_sequence {
   ///
   /// Exact for at most 64 operations if the search meets at most `max_states` sets of operations; otherwise the best
   /// of two list schedules. Does not poll: O(max_states · operations + operations² + touches) time.
+  template <class = void>
   [[nodiscard]] std::vector<std::uint32_t> least_peak_order(std::size_t max_states) const;
 
  private:
@@ -267,6 +268,7 @@ std::vector<std::uint32_t> list_schedule(const operation_sequence& s, const prec
 /// ideal of the least peak so far first: a bottleneck shortest path. The bytes in use after an ideal are a submodular
 /// function of it (a tensor opens once and closes once). So an operation that is ready, raises the peak no further and
 /// leaves no more bytes than before is a best next one: then no other is tried.
+template <class = void>
 class ideal_search {
  public:
   /// `bound`: a lower bound on the peak of every order.
@@ -430,6 +432,7 @@ class ideal_search {
 };
 
 /// Moves single operations, from before the peak to behind it and the reverse, and keeps a move unless the peak rises.
+template <class = void>
 class local_search {
  public:
   local_search(const operation_sequence& s, const precedence& dag, std::vector<std::uint32_t>& order,
@@ -521,7 +524,8 @@ inline std::int64_t operation_sequence::peak_bound() const {
   return bound;
 }
 
-inline std::vector<std::uint32_t> operation_sequence::least_peak_order(std::size_t max_states) const {
+template <class>
+std::vector<std::uint32_t> operation_sequence::least_peak_order(std::size_t max_states) const {
   std::vector<std::uint32_t> order(size());
   std::iota(order.begin(), order.end(), 0U);
   std::int64_t best = peak(order);
@@ -529,7 +533,7 @@ inline std::vector<std::uint32_t> operation_sequence::least_peak_order(std::size
   if (size() < 2 || size() >= longest || best <= bound) return order;
   const least_peak::precedence dag(*this);
   least_peak::no_clock* const none = nullptr;
-  if (size() <= longest_exact && least_peak::ideal_search(*this, dag, bound).run(order, best, max_states, none))
+  if (size() <= longest_exact && least_peak::ideal_search<>(*this, dag, bound).run(order, best, max_states, none))
     return order;
   for (const auto rule : {least_peak::list_rule::no_new_peak, least_peak::list_rule::least_after}) {
     std::vector<std::uint32_t> trial =

@@ -21,6 +21,9 @@ namespace REMAT_NAMESPACE::detail {
 /// these sets of operations, the one with the fewest bytes in use is a minimum cut: the source's side is the set. A
 /// tensor is cut if some operation that touches it has run, and some has not. The tensors of the operation itself count
 /// in any case.
+///
+/// It is a template so that a file which includes `order.hpp` and does not call it compiles none of it.
+template <class = void>
 class order_moment {
  public:
   /// Both must outlive this object. Precondition: all bytes together are below 2^60.

@@ -21,16 +21,39 @@ namespace REMAT_NAMESPACE::detail::on_chain {
 /// that kind.
 ///
 /// A range of stages is kept whole if it fits. Otherwise an input is kept, which splits the range in two: `run_layers`,
-/// for stages of mean sizes, estimates the runs of both parts. Among equal stages the split is the last one of the
+/// for stages of one size, estimates the runs of both parts. Among equal stages the split is the last one of the
 /// least estimate; else all near it are compared, with their own times and sizes. Ranges of at most `leaf` stages are
 /// solved by Rotor's program, those of equal stages once for each length and memory.
 class layered_search {
  public:
-  /// A chain in bytes, each stage with one option, and the memory beside its input. Keeps a reference to `c`.
-  layered_search(const sized_chain& c, std::int64_t room, bool has_equal_stages)
-      : c_(c), room_(room), is_equal_(has_equal_stages), layers_(levels(), c.length, 64) {
+  /// A chain in bytes, each stage with one option, and the memory beside its input. Estimates take it that an input
+  /// has `kept` bytes; 0: the mean. Keeps a reference to `c`.
+  layered_search(const sized_chain& c, std::int64_t room, bool has_equal_stages, double kept = 0)
+      : c_(c),
+        room_(room),
+        kept_(std::max(kept > 0 ? kept : likely_inputs(c)[0], 1e-3)),
+        is_equal_(has_equal_stages),
+        layers_(levels(), c.length, 64) {
     time_.push_back(0);
     for (std::uint32_t i = 1; i <= c.length; ++i) time_.push_back(time_.back() + c.stages[i].fast);
+  }
+
+  /// Sizes of inputs that are worth a try: the mean first, then some of the smaller ones, since there are many inputs
+  /// to choose from where a long range is split.
+  [[nodiscard]] static std::vector<double> likely_inputs(const sized_chain& c) {
+    std::vector<double> all;
+    double sum = 0;
+    for (std::uint32_t i = 1; i < c.length; ++i) {
+      all.push_back(static_cast<double>(c.stages[i].crossing));
+      sum += all.back();
+    }
+    std::vector<double> out{sum / static_cast<double>(all.size())};
+    std::sort(all.begin(), all.end());
+    for (const double part : {0.25, 0.1, 0.01}) {
+      const double kept = all[static_cast<std::size_t>(part * static_cast<double>(all.size()))];
+      if (kept < out.back()) out.push_back(kept);
+    }
+    return out;
   }
 
   /// The steps; none if it fails, or if they and the comparisons of splits are more than 2²² and 64 for each stage.
@@ -39,6 +62,8 @@ class layered_search {
   [[nodiscard]] std::vector<chain_step> steps(std::uint32_t leaf, const Fill& fill) {
     std::vector<chain_step> out;
     effort_ = (std::int64_t{1} << 22) + std::int64_t{64} * c_.length;
+    if (const double runs = runs_of(c_.length, 0); runs < static_cast<double>(effort_))
+      out.reserve(static_cast<std::size_t>(1.01 * runs) + c_.length + std::size_t{64});
     if (room_ < least_ || !add({1, c_.length, room_}, leaf, fill, out)) out.clear();
     return out;
   }
@@ -60,9 +85,7 @@ class layered_search {
       least_ = std::max({least_, input + alone, c_.stages[i].gradient + input + c_.stages[i].fast_need});
       turn += static_cast<double>(alone);
       saved += static_cast<double>(way(i).saved);
-      kept_ += static_cast<double>(c_.stages[i].crossing);
     }
-    kept_ = std::max(kept_ / n, 1e-3);
     saved = std::max(saved / n, 1e-3);
     const double slack = kept_ * 1e-6, left = static_cast<double>(room_) - turn / n + slack;
     std::vector<std::uint64_t> whole;
@@ -199,7 +222,7 @@ class layered_search {
 
   const sized_chain& c_;
   std::int64_t room_, least_ = 0, effort_ = 0;
-  double kept_ = 0;  // the mean bytes of an input
+  double kept_;  // the bytes of an input, in estimates
   bool is_equal_;
   run_layers layers_;
   std::vector<double> time_;  // [i]: the forwards of 1 … i

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,13 @@
 namespace REMAT_NAMESPACE::detail::on_chain {
 
 /// The end of the search for a schedule within a limit.
-enum class verdict : std::uint8_t { found, none, stopped, too_large };
+enum class verdict : std::uint8_t {
+  found,
+  none,
+  stopped,
+  too_large,
+  too_long  ///< the empty rows of the table are too large by far, so fewer slots would not help
+};
 
 /// Counts the rows of a table as work before the table is filled, since an incomplete table is of no use.
 inline stop_reason spend(run_clock& clock, std::uint64_t rows) {
@@ -70,8 +77,16 @@ class chain_search {
   /// The closed form of Revolve, or that of `layered_search` if it is better.
   const chain_solution& start() {
     if (start_) return *start_;
-    take_closed_form(p_, start_.emplace());
-    by_layers(0, *start_);
+    start_.emplace();
+    // The closed form for equal stages need not be made to know how many steps it runs again.
+    const bool is_equal = has_equal_stages(p_.stages());
+    const std::optional<std::uint32_t> slots = is_equal ? most_slots(p_) : std::nullopt;
+    if (is_equal && begin_layers(*start_)) {
+      const auto length = static_cast<std::uint32_t>(p_.stages().length());
+      if (!slots || start_->statistics.recomputes <= binomial::advances(length, *slots)) return *start_;
+    }
+    take_closed_form(p_, *start_);
+    if (!is_equal) begin_layers(*start_);
     return *start_;
   }
   void offer_start() {
@@ -79,25 +94,40 @@ class chain_search {
     if (keep_if_better(best_, std::move(*start_))) form_ = closed_form;  // its time stays known
   }
 
-  /// Offers the schedule of `layered_search` to `to`. Returns true if it was taken.
-  bool by_layers(std::uint32_t leaf, chain_solution& to) {
-    constexpr std::uint64_t most_visits = 2'000'000;
+  /// Offers schedules of `layered_search` without tables to `to`, as time permits, and keeps the search whose schedule
+  /// was taken last, or the first one. Returns true if one was.
+  bool begin_layers(chain_solution& to) {
     if (sizes_.options.size() != sizes_.length) return false;
-    if (!layers_) layers_.emplace(sizes_, free_bytes(), has_equal_stages(p_.stages()));
+    const bool is_equal = has_equal_stages(p_.stages());
+    bool is_taken = false;
+    for (const double kept : layered_search::likely_inputs(sizes_)) {
+      layered_search one(sizes_, free_bytes(), is_equal, kept);
+      std::vector<chain_step> steps = one.steps(0, [](breakpoint_table&) { return false; });
+      const bool is_better = !steps.empty() && accept(p_, to, std::move(steps));
+      if (is_better || !layers_) layers_.emplace(std::move(one));
+      is_taken = is_taken || is_better;
+      if (clock_.poll() != stop_reason::none) break;
+    }
+    return is_taken;
+  }
+  /// Offers the schedule with tables for up to `leaf` stages. Returns true if it was taken.
+  bool by_layers(std::uint32_t leaf) {
+    constexpr std::uint64_t most_visits = 2'000'000;
     std::vector<chain_step> steps = layers_->steps(leaf, [&](breakpoint_table& table) {
       return stopped_ == stop_reason::none && fill(table, most_visits) == verdict::found;
     });
-    return !steps.empty() && accept(p_, to, std::move(steps));
+    return !steps.empty() && accept(p_, best_, std::move(steps));
   }
   /// Rotor's program for parts of the chain, unless there are too many steps for several tries. Returns false if it was
   /// stopped.
   bool by_parts() {
     constexpr std::size_t many = 4'000'000;
+    if (!layers_) return true;
     for (const std::uint32_t leaf : {24U, 48U, 96U}) {
       if (leaf >= sizes_.length || (best_.plan && best_.plan->size() > many)) break;
       if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
       if (stopped_ != stop_reason::none) return false;
-      if (by_layers(leaf, best_)) form_ = layers_form;
+      if (by_layers(leaf)) form_ = layers_form;
     }
     return stopped_ == stop_reason::none;
   }
@@ -134,6 +164,14 @@ class chain_search {
   verdict fill(slot_table& table) {
     stopped_ = spend(clock_, table.rows());
     if (stopped_ != stop_reason::none) return verdict::stopped;
+    if (table.empty_bytes() / 8 > options_.table_bytes) return verdict::too_long;
+    // A table that cannot be full in time is not begun: rows take some 20 ns, and more for each place to split.
+    const auto rows = static_cast<double>(table.rows());
+    const double least = rows * (20 + rows / static_cast<double>(p_.stages().length()) / 4);
+    if (std::chrono::duration<double, std::nano>(clock_.left()).count() * clock_.control().thread_count() < least) {
+      stopped_ = stop_reason::deadline;
+      return verdict::stopped;
+    }
     return judge(table.fill(clock_, options_.table_bytes));
   }
 
@@ -166,10 +204,10 @@ class chain_search {
       if (end == verdict::none && !best_.plan)
         best_.message = "no memory-persistent schedule fits when sizes are rounded up to slots of " +
                         std::to_string(unit) + " bytes; that is no proof that there is none";
-      if (end != verdict::too_large) return end;
-      if (slots < fewest) {
+      if (end != verdict::too_large && end != verdict::too_long) return end;
+      if (slots < fewest || end == verdict::too_long) {
         explain_too_large();
-        return end;
+        return verdict::too_large;
       }
     }
   }

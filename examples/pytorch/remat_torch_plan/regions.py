@@ -868,7 +868,7 @@ class RegionsStep:
         for turn in range(4):
             choice = self._choose_within(keys, parts, calls, budget, floor)
             if choice is None and turn == 0:
-                calls, floor = self._costs(keys, parts, least, self._measure(least, functions, inputs, kwargs))
+                calls, floor = safe = self._costs(keys, parts, least, self._measure(least, functions, inputs, kwargs))
                 choice = self._choose_within(keys, parts, calls, budget, floor)
             if choice is None or best is not None and choice.time >= best[0].time:
                 break

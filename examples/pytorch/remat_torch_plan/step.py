@@ -34,6 +34,7 @@ from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import find_layouts
 from .measure import measure as measure_operations
 from .measure import signatures
+from .padding import Padding, check_pad
 from .page import page_of
 from .regions import RegionsPlan, RegionsStep
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
@@ -70,6 +71,7 @@ def plan(
     verify=True,
     plan=None,
     regions="auto",
+    pad=None,
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -120,6 +122,10 @@ def plan(
         what lies between runs in eager PyTorch; planning then runs the step, and puts back what that changes. A list of names of the
         model's modules: these are planned, whether the whole can be or not. False: such a step is refused.
 
+    pad: for batches of many lengths, a value for each argument that is padded along its second dimension, by name or position, as
+        {"input_ids": 0, "attention_mask": 0, "labels": -100}: each batch gets one of four lengths for each doubling, so that few plans serve all. The
+        loss must not see the padding; that is checked, with the model in evaluation, at the first batch that is padded to a length.
+
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
     """
@@ -144,13 +150,15 @@ def plan(
         raise PlanError("compile='regions': expected no regions=False and no same_plan=True with it")
     if regions not in (None, False) and (compile is True or cuda_graph or link is not None or same_plan):
         raise PlanError("regions: they are planned without compile, cuda_graph, link and same_plan; expected none of these")
+    if pad is not None:
+        check_pad(pad)
     if seeds not in ("eager", "own"):
         raise PlanError(f"seeds {seeds!r}: expected 'eager' or 'own'")
     if plan is None:
         find_program()  # now, not after a trace
     measure = measure and not compile
     options = _Options(
-        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify, plan, regions
+        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify, plan, regions, pad
     )
     step = PlannedStep(model, loss, options)
     if inputs is not None:
@@ -199,6 +207,7 @@ class _Options:
     verify: bool
     file: str | None  # of plans
     regions: object = None  # None, False, or a tuple of names
+    pad: object = None  # a dict, or None
 
 
 @dataclass(eq=False)
@@ -303,6 +312,7 @@ class _State:
         self.due = False  # so is the plan of this call
         self.verification = None  # the last
         self.saved = None  # SavedPlans
+        self.padding = None  # Padding
 
 
 def _refuse_second_derivatives(_):
@@ -338,6 +348,7 @@ class PlannedStep(nn.Module):
         sharded = is_sharded(wrapped) and options.regions is not False and not (options.compile is True or options.cuda_graph or options.link)
         distributed.refuse_sharded(wrapped, by_regions=sharded)
         self._state = _State(wrapped, model if parallel else None)
+        self._state.padding = Padding(wrapped, options.pad) if options.pad is not None else None
         self._state.saved = SavedPlans(options.file) if options.file is not None else None
         self._state.pool = Pool(wrapped) if options.cuda_graph else None
         self._state.traced = GuardedStep(
@@ -367,10 +378,14 @@ class PlannedStep(nn.Module):
         if not torch.is_grad_enabled():
             return state.module(*inputs, **kwargs)
         state.steps += 1
+        if state.padding is not None:
+            inputs, kwargs = state.padding(inputs, kwargs)
         return self._run(*inputs, **kwargs)
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet; runs nothing. Returns the `Plan`."""
+        if self._state.padding is not None:
+            inputs, kwargs = self._state.padding(inputs, kwargs)
         with torch.enable_grad():
             return self._traced_by(lambda traced: traced.prepare(*inputs, **kwargs))
 
@@ -436,7 +451,7 @@ class PlannedStep(nn.Module):
             seconds = state.seconds + getattr(state.traced, "seconds", 0.0)
             warnings.warn(
                 f"{error}. There are {len(self.plans)} plans, which took {seconds:.0f} s; other arguments run in eager PyTorch from here "
-                "on, with no plan and no budget. Fewer lengths, as by pad_to_multiple_of, have plans for all",
+                "on, with no plan and no budget. Fewer lengths, as by pad=, have plans for all",
                 PlanWarning,
                 stacklevel=2,
             )

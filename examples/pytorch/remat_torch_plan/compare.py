@@ -406,10 +406,10 @@ class _Moved:
         types_ = {s.dtype for g in comparison.plan.graphs for s in g.storages}
         known = [torch.finfo(t).eps for t in (torch.float64, torch.float32, torch.float16, torch.bfloat16) if _name(t) in types_]
         self._by = sign * max(known, default=torch.finfo(torch.float32).eps)
-        self._parameters = [p for p in comparison.ways.eager.parameters() if p.is_floating_point()]
+        self._parameters = [local(p.detach()) for p in comparison.ways.eager.parameters() if p.is_floating_point()]
 
     def __enter__(self):
-        self._values = [p.detach().clone() for p in self._parameters]
+        self._values = [p.clone() for p in self._parameters]
         draws = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for p, value in zip(self._parameters, self._values):

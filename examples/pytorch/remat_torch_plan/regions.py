@@ -121,6 +121,7 @@ class RegionsPlan:
     seeded: bool = False
     stale: bool = False  # a guard of a region did not hold
     choice: dict = field(default_factory=dict, repr=False)  # (Region, number of its call in the step) -> way
+    parts: list = field(default_factory=list, repr=False)  # those of all regions, also of such as save nothing and stay eager
     memory: list = field(default_factory=list, repr=False)  # [(part of the measured step, bytes at its end, the most in it)]
 
     def lines(self):
@@ -614,7 +615,7 @@ class RegionsStep:
             call.when_started = lambda: run.note("backward", place)
             call.when_done = lambda: run.note("backward ends", place)
         way = run.ways.get((region, number))
-        return way if way in part.ways.found or way is part.ways.unplanned else part.ways.least
+        return way if id(way) in part.ways.made else part.ways.least
 
     # ---- planning
 
@@ -658,7 +659,7 @@ class RegionsStep:
         if self._sharded:
             refuse_to_accumulate(self._module)
             self._ranks.agree(arguments, "shapes")
-        parts = _numbered(self._discover(inputs, kwargs))
+        parts = found = _numbered(self._discover(inputs, kwargs))
         tracing = time.perf_counter() - begin - self._measuring - self._planning
         taken = self._saved and self._saved.take_regions(
             arguments, [(region.name, number, part.graph) for (region, number), part in parts.items()], self._device(), self._options
@@ -686,7 +687,7 @@ class RegionsStep:
             self.seconds,
         )
         plan.breaks = list(self._broken.values())
-        plan.arguments, plan.device = arguments, self._device()
+        plan.arguments, plan.device, plan.parts = arguments, self._device(), list(found.values())
         held = {storage_key(t): t.untyped_storage().nbytes() for t in (*_tensors((inputs, kwargs)), *self._module.buffers())}
         plan.input_bytes = sum(held.values())
         return plan

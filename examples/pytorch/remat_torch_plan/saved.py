@@ -169,18 +169,21 @@ def _measured(graph):
 
 def _regions_to_json(plans):
     """(graphs with their ways, plans) of plans by regions."""
-    graphs, places, entries = [], {}, []
+    offered = {}  # the ways of each graph, the unplanned one first: those that plans have taken, too, though better ones may have been found since
+    for part in (part for plan in plans for part in plan.parts):
+        offered.setdefault(id(part.ways), (part.ways.graph, [part.ways.unplanned, *part.ways.found]))
+    for part, way in ((part, way) for plan in plans for _, part, way in plan.calls):
+        offered[id(part.ways)][1].append(way)
+    graphs, entries = [], []
+    for graph, ways in offered.values():
+        ways[:] = {id(way): way for way in ways}.values()
+        graphs.append({"items": _items(graph), "measured": _measured(graph), "ways": [_schedule_to_json(way.schedule) for way in ways]})
+    places = {key: i for i, key in enumerate(offered)}
     for plan in plans:
         calls = []
         for (region, number), (_, part, way) in zip(plan.choice, plan.calls, strict=True):
-            ways = part.ways
-            offered = [ways.unplanned, *(w for w in ways.found if w is not ways.unplanned)]
-            if id(ways) not in places:
-                places[id(ways)] = len(graphs)
-                graphs.append(
-                    {"items": _items(ways.graph), "measured": _measured(ways.graph), "ways": [_schedule_to_json(w.schedule) for w in offered]}
-                )
-            calls.append((region.name, number, places[id(ways)], next(i for i, w in enumerate(offered) if w is way)))
+            own = next(i for i, w in enumerate(offered[id(part.ways)][1]) if w is way)
+            calls.append((region.name, number, places[id(part.ways)], own))
         numbers = ("budget_bytes", "baseline_bytes", "predicted_bytes", "overhead", "gap")
         entries.append({"arguments": plan.arguments, "calls": calls, **{name: getattr(plan, name) for name in numbers}})
     return graphs, entries

@@ -82,6 +82,7 @@ class Ways:
         self.graph, self.device, self._options, self._share = graph, device, options, share
         self.solves = 0  # calls of remat-plan
         self.code = {}  # way -> the region compiled in that way
+        self.made = {}  # id -> way, of all ways so far, also of those that others beat now
         self.outside = sum(graph.storages[s].bytes for s in graph.held)
         self._workspace = graph.operations[graph.tangent].workspace_bytes
         self._asked = set()
@@ -128,7 +129,9 @@ class Ways:
         return self._account(self._share(lambda: solve(self.graph, peak, **{**self._options, **options})))
 
     def _account(self, schedule):
-        return account(self.graph, schedule.steps, round(schedule.time * 1e9), self.device, schedule)
+        way = account(self.graph, schedule.steps, round(schedule.time * 1e9), self.device, schedule)
+        self.made[id(way)] = way
+        return way
 
 
 @dataclass

@@ -677,6 +677,7 @@ def test_the_page(tmp_path):
 
 def test_plans_in_a_file(tmp_path, monkeypatch):
     file, model, inputs = str(tmp_path / "plans.json"), Stack(layers=4, make=Norm), (torch.randn(64, 16), torch.randn(64, 16))
+    model.layers.append(nn.Linear(16, 16))  # a region that saves nothing
     first, small = plan(copy.deepcopy(model), squares, inputs, 0.8), (torch.randn(40, 16), torch.randn(40, 16))
     first(*small)
     first.save(file)

@@ -24,26 +24,11 @@ import zoo
 from zoo_models import MODELS
 
 import remat_torch_plan
-from remat_torch_plan.regions import has_a_list_of_blocks
+from remat_torch_plan.regions import blocks_of
 
 NAMES = (
     "gpt2,gpt_neo,llama,opt,bloom,bert,distilbert,deberta_v2,t5,bart,vit,swin,convnext,resnet18,resnet50,mobilenet_v2,efficientnet_b0,vit_b_16,mixer,dit"
 )
-
-
-def blocks_of(model):
-    """The names of the largest modules that hold no list of equal blocks."""
-    names = []
-
-    def visit(module, name):
-        if has_a_list_of_blocks(module):
-            for child_name, child in module.named_children():
-                visit(child, f"{name}.{child_name}" if name else child_name)
-        else:
-            names.append(name)
-
-    visit(model, "")
-    return names
 
 
 def added_time(plan, unplanned):

@@ -393,14 +393,31 @@ def _shape(leaf):
     return (type(leaf), leaf) if isinstance(leaf, (bool, int, str, bytes)) else type(leaf)
 
 
-def has_a_list_of_blocks(module):
-    """True if equal modules with parts stand in a list in it, as the layers of a transformer: code for one of these serves them all."""
-    for part in module.modules():
-        if isinstance(part, (torch.nn.ModuleList, torch.nn.Sequential)):
-            kinds = [type(m) for m in part if next(m.children(), None) is not None]
-            if len(kinds) > len(set(kinds)):
-                return True
-    return False
+def blocks_of(model):
+    """The names of the modules in which each repeats in a list, as the layers of a transformer, and of what stands beside such lists.
+
+    Lists count from the outside: a block may have lists of its own. Code for one block serves all that are equal.
+    """
+    names = []
+
+    def visit(module, name, is_block):
+        if is_block or not _has_a_list_of_blocks(module):
+            names.append(name)
+            return
+        for child_name, child in module.named_children():
+            visit(child, f"{name}.{child_name}" if name else child_name, _is_a_list_of_blocks(module))
+
+    visit(model, "", False)
+    return names
+
+
+def _is_a_list_of_blocks(module):
+    kinds = [type(m) for m in module.children() if next(m.children(), None) is not None]
+    return isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) and len(kinds) > len(set(kinds))
+
+
+def _has_a_list_of_blocks(module):
+    return any(map(_is_a_list_of_blocks, module.modules()))
 
 
 class _Segments(AliveBytes):
@@ -696,6 +713,7 @@ class RegionsStep:
         """Runs the forward pass, and traces what is called. Returns [(Region, _Part)] of the calls, in order."""
         model = self._module.model
         names = {m: n for n, m in model.named_modules()}
+        blocks = blocks_of(model) if self.compiles else ()
         sequence, inside, shapes, ran = [], [], _Shapes(), set()
         self._whole = set()  # modules of which no part is a region
         self._broken = {self._module: Break(None, self.reason)}
@@ -713,7 +731,8 @@ class RegionsStep:
             if self._sharded and has_sharded_parts(module):
                 self._broken[module] = Break(names[module], "parts of it are sharded by fully_shard")
                 return None
-            if self.compiles and self._names is None and has_a_list_of_blocks(module):
+            inner = f"{names[module]}." if names[module] else ""
+            if self._names is None and any(n.startswith(inner) and n != names[module] for n in blocks):
                 self._broken[module] = Break(names[module], "its lists of modules are compiled block by block")
                 return None
             if module in self._varying or any(map(shapes.depends_on_data, _tensors((args, kwargs)))):

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import remat_torch_plan
 from remat_torch_plan import BudgetError, CaptureError, PlanError, PlanWarning, gradients, measure_peak, planner, ways
+from remat_torch_plan.regions import blocks_of
 from remat_torch_plan.ways import Call, Way, choose, peak_of
 
 WORK = 100_000
@@ -276,6 +277,13 @@ def test_regions_by_hand():
     # of a step that can be traced whole
     step = plan(Chain(), classify, (torch.randn(64, 16), classes(64)), 0.9, regions=["blocks"])
     assert step.last.regions == ["blocks"]
+
+
+def test_blocks_of_lists():
+    assert blocks_of(Stack(layers=3)) == ["layers.0", "layers.1", "layers.2"]
+    assert blocks_of(Mixture(layers=2)) == ["layers.0", "layers.1", "layers.2", "layers.3", "head"]  # experts stand in a list of their own
+    assert blocks_of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))) == [""]
+    assert blocks_of(nn.Sequential(Layer(2), nn.Sequential(Stack(2), Stack(2)))) == ["0", "1.0", "1.1"]
 
 
 def test_names_that_are_none():

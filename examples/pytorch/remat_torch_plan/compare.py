@@ -26,6 +26,7 @@ from .errors import PlanError
 from .graph import has_own_generator, is_random
 from .private import DisableAutocast, disable_current_modes, pytree, sequence_number, without_checkpoints, without_hooks_of_saved_tensors
 from .room import free_bytes, host_bytes
+from .sharded import gather_nothing, gradients_by_backward, local, refuse_to_accumulate
 from .snapshot import Snapshot, same_bits
 
 TRACE = "PyTorch's own trace (aot_eager) gives the same bits as the plan"  # a reason for rounding that only a warning tells
@@ -77,6 +78,8 @@ class Ways:
     traced: object  # by PyTorch's own trace, unplanned; None if it cannot be had
     compiled: bool = False  # Inductor's code runs
     captured: bool = False  # a second run of the plan replays CUDA graphs
+    own_draws: bool = False  # Inductor's code draws other random numbers
+    ranks: object = None  # Ranks, which run the step together, since its model is sharded
 
 
 def compare_with_eager(ways, plan, inputs, kwargs, written, number):
@@ -86,6 +89,8 @@ def compare_with_eager(ways, plan, inputs, kwargs, written, number):
     otherwise. Memory: eager PyTorch's, if it is free; else less is compared, as `Verification.left_out` says.
     """
     begin = time.perf_counter()
+    if ways.ranks is not None:
+        refuse_to_accumulate(ways.eager)
     with disable_current_modes(), without_hooks_of_saved_tensors():
         try:
             found = _Comparison(ways, plan, inputs, kwargs, written, number).run()
@@ -116,7 +121,7 @@ class _Comparison:
         self.backward = True
 
     def run(self):
-        if self.ways.compiled and self.random:
+        if self.ways.own_draws and self.random:
             self.found.left_out.append("a step with random operations, which Inductor's code draws otherwise")
             return self.found
         for context, backward, note in self._levels():
@@ -134,6 +139,8 @@ class _Comparison:
     def _levels(self):
         """(hooks of saved tensors for eager, whether it runs its backward pass, what is left out), from the best that memory allows."""
         free = free_bytes(self.device)
+        if self.ways.ranks is not None and free is not None:
+            free = -self.ways.ranks.most([-free])[0]
         gradients = sum(p.numel() * p.element_size() for p in self.parameters.values())
         needed = self.plan.baseline_bytes + 2 * gradients
         self._no_room = f"eager PyTorch takes {needed:,} bytes here, and {free or 0:,} are free"
@@ -163,8 +170,12 @@ class _Comparison:
         # torch.autograd.grad goes through no reentrant checkpoint.
         with self.context() if is_eager else contextlib.nullcontext(), without_checkpoints(reentrant_alone=True):
             loss = run(*inputs, **kwargs)
+        if self.ways.ranks is not None and not self.backward:
+            gather_nothing(self.ways.eager)
         found = {"the loss": loss.detach().clone()}
         if self.backward:
+            if self.ways.ranks is not None:
+                self.others = [], []
             if self.others is None:
                 leaves, edges = what_else_gets_a_gradient(loss, first)
                 self.others = [weakref.ref(t) for t in leaves], edges
@@ -216,6 +227,9 @@ class _Comparison:
         for i, edge in enumerate(edges):
             wanted[f"the gradient of what {edge.node.name()} made outside of the step ({i})"] = edge
         with DisableAutocast():  # as where backward() is called after an autocast
+            if self.ways.ranks is not None:
+                found = gradients_by_backward(loss, list(wanted.values()))
+                return {n: None if g is None else local(g) for n, g in zip(wanted, found)}
             # What autograd made before the step keeps its graph, which others need.
             gradients = torch.autograd.grad(loss, list(wanted.values()), retain_graph=bool(edges), allow_unused=True)
         return dict(zip(wanted, gradients))
@@ -250,7 +264,7 @@ class _Comparison:
         found.tensors = len(tensors)
         found.gradients = sum(n.startswith("the gradient") for n in tensors)
         found.rounded = []
-        wrong = _differences(expected, actual)
+        wrong = self._on_any_rank(expected, set(_differences(expected, actual)))
         if not wrong:
             return
         if self._only_draws_less(actual, wrong):
@@ -263,13 +277,15 @@ class _Comparison:
             for name in [n for n in wrong if _difference(expected[n], actual[n]) <= self._allowed(expected[n], noise[n])]:
                 self._note(name, expected, actual, "eager PyTorch does not repeat its own bits")
                 wrong.remove(name)
+        wrong = self._on_any_rank(expected, set(wrong))
         if not wrong:
             return
         why = self._why_rounded(actual, wrong)
         moved = self._noise(expected, [self._results(self.ways.eager, _Moved(self, sign)) for sign in (1, -1)]) if why else {}
+        bad = {n for n in wrong if not why or _difference(expected[n], actual[n]) > self._allowed(expected[n], moved[n])}
+        if bad := self._on_any_rank(expected, bad):
+            self._fail(bad[0], expected, actual, wrong, why)
         for name in wrong:
-            if not why or _difference(expected[name], actual[name]) > self._allowed(expected[name], moved[name]):
-                self._fail(name, expected, actual, wrong, why)
             self._note(name, expected, actual, why)
 
     def _only_draws_less(self, actual, wrong):
@@ -288,8 +304,15 @@ class _Comparison:
         if self.ways.traced is None:
             return ""
         traced = self._results(self.ways.traced)
-        agree = all(same_bits(actual[n], traced.get(n)) for n in wrong)
+        agree = not self._on_any_rank(actual, {n for n in wrong if not same_bits(actual[n], traced.get(n))})
         return TRACE if agree else ""
+
+    def _on_any_rank(self, values, names):
+        """Of the names of `values` those that are in `names`, here or on another rank that runs the step, too."""
+        if self.ways.ranks is None:
+            return [n for n in values if n in names]
+        flags = self.ways.ranks.most([int(n in names) for n in values], "compare")
+        return [n for n, flag in zip(values, flags) if flag]
 
     def _noise(self, expected, others):
         """{name: the most by which an element of these results differs from `expected`}."""
@@ -299,6 +322,8 @@ class _Comparison:
         return _TIMES_NOISE * noise + _ROUNDINGS * torch.finfo(expected.dtype).eps * _largest(expected)
 
     def _note(self, name, expected, actual, why):
+        if self.ways.ranks is not None and same_bits(expected[name], actual[name]):
+            return  # it differs on another rank
         self.found.rounded.append((name, _difference(expected[name], actual[name]), _largest(expected[name]), why))
 
     def _fail(self, name, expected, actual, wrong, why=""):
@@ -381,10 +406,10 @@ class _Moved:
         types_ = {s.dtype for g in comparison.plan.graphs for s in g.storages}
         known = [torch.finfo(t).eps for t in (torch.float64, torch.float32, torch.float16, torch.bfloat16) if _name(t) in types_]
         self._by = sign * max(known, default=torch.finfo(torch.float32).eps)
-        self._parameters = [p for p in comparison.ways.eager.parameters() if p.is_floating_point()]
+        self._parameters = [local(p.detach()) for p in comparison.ways.eager.parameters() if p.is_floating_point()]
 
     def __enter__(self):
-        self._values = [p.detach().clone() for p in self._parameters]
+        self._values = [p.clone() for p in self._parameters]
         draws = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for p, value in zip(self._parameters, self._values):

@@ -36,14 +36,25 @@ def refuse_model_inside_ddp(model):
             )
 
 
-_FSDP = "a step is planned from whole parameters: plan the model first, then shard the step as one unit, fully_shard(step)"
+def is_fsdp2(module):
+    """True for a module that `fully_shard` shards."""
+    return _is_one(module, "torch.distributed.fsdp", "FSDPModule")
 
 
-def refuse_sharded(module):
-    """Raises `PlanError` for a module with parts that hide the step's tensors or its communication from a trace."""
+_FSDP = (
+    "a step is planned from whole parameters, or by regions where fully_shard came before plan(): plan the model first, then shard the step as one "
+    "unit, fully_shard(step)"
+)
+
+
+def refuse_sharded(module, by_regions=False):
+    """Raises `PlanError` for a module with parts that hide the step's tensors or its communication from a trace. `by_regions`: `fully_shard` does not."""
+    sharded = set()  # parts that `fully_shard` shards, and what is in them
     for name, part in module.named_modules():
         where = _place(name)
-        if _is_one(part, "torch.distributed.fsdp", "FSDPModule"):
+        if is_fsdp2(part) and by_regions:
+            sharded.update(part.modules())
+        elif is_fsdp2(part):
             raise PlanError(f"{where} is sharded by fully_shard; {_FSDP}")
         if _is_one(part, "torch.distributed.fsdp", "FullyShardedDataParallel"):
             raise PlanError(f"{where} is sharded by FullyShardedDataParallel; {_FSDP}")
@@ -57,8 +68,10 @@ def refuse_sharded(module):
                 f"{where} is a DistributedDataParallel, whose synchronisation of gradients the step would leave out; plan the "
                 "DistributedDataParallel itself, or wrap the planned step: DistributedDataParallel(step)"
             )
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        refuse_subclass(tensor, _place(name))
+    for part_name, part in module.named_modules():
+        own = (*part.named_parameters(part_name, recurse=False), *part.named_buffers(part_name, recurse=False)) if part not in sharded else ()
+        for name, tensor in own:
+            refuse_subclass(tensor, _place(name))
 
 
 def refuse_flat_parameters(module):
@@ -126,7 +139,7 @@ def _give(store, key, graph, make):
 
 
 def _take(store, key, graph):
-    _wait(store, [key], "for the plan of this step, which another rank makes")
+    wait_in(store, [key], "for the plan of this step, which another rank makes")
     plan, measured, error = pickle.loads(store.get(key))
     if plan is None:
         raise PlanError(error)
@@ -138,7 +151,7 @@ def _take(store, key, graph):
     return plan
 
 
-def _wait(store, keys, what):
+def wait_in(store, keys, what):
     try:
         store.wait(keys, _WAIT)
     except torch.distributed.DistStoreError:
@@ -164,12 +177,12 @@ def _agree(store, items, options):
         store.set(key + "/message", message)
         store.delete_key(key + "/step")
     else:
-        _wait(store, [key + "/step"], f"for rank 0, which plans no step now; {_TOGETHER}")
+        wait_in(store, [key + "/step"], f"for rank 0, which plans no step now; {_TOGETHER}")
         theirs, their_options = pickle.loads(store.get(key + "/step"))
         first = first_difference(items, theirs)
         item = items[first] if first is not None and first < len(items) else None
         store.set(replies[rank - 1], pickle.dumps((options if options != their_options else None, first, item)))
-        _wait(store, [key + "/message"], "for rank 0, which compares the graphs of all ranks")
+        wait_in(store, [key + "/message"], "for rank 0, which compares the graphs of all ranks")
         message = store.get(key + "/message").decode()
     if message:
         raise PlanError(message)
@@ -179,7 +192,7 @@ def _agree(store, items, options):
 def _compare_replies(store, replies, items, options):
     """The message for all ranks; empty if all ranks plan the same step."""
     try:
-        _wait(store, replies, f"for the others, some of which plan no step now; {_TOGETHER}")
+        wait_in(store, replies, f"for the others, some of which plan no step now; {_TOGETHER}")
     except PlanError as error:
         absent = [str(r) for r, reply in enumerate(replies, 1) if not store.check([reply])]
         return f"{error} (rank{'s' if len(absent) > 1 else ''} {', '.join(absent)})"

@@ -101,12 +101,12 @@ class Schedule:
     budget_bytes: int
     overhead: float
     gap: float | None
+    time: float  # of the step
     seconds: float
     message: str
     report: str | None  # path of the page in HTML; None if remat-plan writes none
     link: Link | None = None
     host_peak_bytes: int = 0
-    time: float = 0.0  # of the step
 
 
 def solve(graph, budget_bytes, *, link=None, host_budget=None, **options):
@@ -177,12 +177,12 @@ def _solve_once(
         budget_bytes,
         answer["overhead"],
         answer["gap"],
+        answer["time"],
         took,
         answer["message"],
         report,
         link,
         answer.get("host_peak_bytes") or 0,
-        answer["time"],
     )
 
 

@@ -61,6 +61,9 @@ DataDependentShape = _take(
 mark_static = _take("torch._dynamo.mark_static", "keeps sizes of inputs constants of the graph")
 aot_autograd = _take("torch._dynamo.backends.common.aot_autograd", "makes forward and backward graph of Dynamo's graph")
 compile_fx = _take("torch._inductor.compile_fx.compile_fx", "Inductor, for compile=True")
+_compile_fx_inner = _take("torch._inductor.compile_fx.compile_fx_inner", "Inductor on one graph, for compile='regions'")
+inductor_config = _take("torch._inductor.config", "lets Inductor draw eager PyTorch's random numbers, for compile='regions'")
+inductor_decompositions = _take("torch._inductor.decomposition.select_decomp_table", "what Inductor takes apart, for compile='regions'")
 CustomPartitionerFn = _take("torch._inductor.custom_graph_pass.CustomPartitionerFn", "Inductor's door for a partitioner")
 export_joint = _take(
     "torch._functorch.aot_autograd.aot_export_joint_with_descriptors", "traces a step without Dynamo: exports, frozen steps"
@@ -191,6 +194,24 @@ def without_checkpoints(reentrant_alone=False):
 log_of_traces = logging.getLogger("torch._dynamo.convert_frame")  # says in five lines at each call that Dynamo has traced often enough
 
 
+def by_inductor(count_results):
+    """A compiler for AOTAutograd's forward graph, and one for its backward graph. `count_results()`: outputs of the first that the caller gets."""
+
+    def forward(module, inputs):
+        _output_of(module).meta["user_visible_output_idxs"] = list(range(count_results()))  # these keep their strides
+        return _compile_fx_inner(module, inputs)
+
+    def backward(module, inputs):
+        _output_of(module).meta["user_visible_output_idxs"] = []
+        return _compile_fx_inner(module, inputs, is_backward=True)
+
+    return forward, backward
+
+
+def _output_of(module):
+    return next(iter(module.graph.find_nodes(op="output")))
+
+
 def storage_key(tensor):
     """The same for all tensors that share a storage, different for others that are alive."""
     return tensor.untyped_storage()._cdata
@@ -217,6 +238,16 @@ def sequence_number(node):
 def is_managed_by_fsdp(module):
     """True for a module that fully_shard or a FullyShardedDataParallel around it shards: both mark it for Dynamo."""
     return getattr(module, "_is_fsdp_managed_module", False)
+
+
+NAMES["torch.distributed.fsdp.FSDPModule._get_fsdp_state"] = "tells whether a backward pass reduces the gradients of a sharded module"
+
+
+def reduces_gradients(sharded):
+    """False for a module that `fully_shard` shards, if `set_requires_gradient_sync(False)` holds for it."""
+    state = sharded._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]  # of PyTorch 2.15, 2.11
+    return all(group.reduce_grads for group in groups if group is not None)
 
 
 def before_forward(parallel, inputs, kwargs):

@@ -17,10 +17,13 @@ How a step is planned:
 At each later call a region runs as planned if its arguments have planned shapes and the guards of its trace hold; else it runs as it is.
 """
 import contextlib
+import itertools
 import json
+import logging
 import re
 import sys
 import time
+import warnings
 import weakref
 from dataclasses import dataclass, field
 
@@ -29,12 +32,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import rng
-from .apply import Applier, apply_with_gates
+from .apply import Applier, apply_schedule, apply_with_gates
 from .capture import line_of_user
 from .compare import newest_node, what_else_gets_a_gradient
-from .distributed import refuse_subclass
 from .eager import as_eager
-from .errors import BudgetError, CaptureError, PlanError, TooManyPlansError
+from .errors import BudgetError, CaptureError, PlanError, PlanWarning, TooManyPlansError
 from .gradients import Call as RegionCall
 from .gradients import as_generator, box, call_now, call_of, through_gates
 from .graph import build, has_own_generator, is_tangent
@@ -45,9 +47,12 @@ from .measure import signatures
 from .planner import is_fraction, parse_budget
 from .private import (
     aot_autograd,
+    by_inductor,
     disable_current_modes,
     functorch_config,
     hooks_of_saved_tensors,
+    inductor_config,
+    inductor_decompositions,
     pytree,
     storage_key,
     without_checkpoints,
@@ -55,16 +60,20 @@ from .private import (
 )
 from .room import free_bytes
 from .runner import AS_WRITTEN, keep_arguments, run_as_written
+from .sharded import Ranks, gather_nothing, gradients_by_backward, has_sharded_parts, is_sharded, local, refuse_to_accumulate
 from .snapshot import Snapshot
 from .tracker import AliveBytes
-from .ways import Call, Ways, choose, least_peak, peak_of
+from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
 
+_LOG = logging.getLogger("remat_torch_plan")
 _PLANS = 64  # of sets of shapes
 _TURNS = 3  # in which a plan is made again, since a guard of a region did not hold
 _SOLVES = 48  # that look for ways between those that are known
 _SMALL = 500  # a region that keeps less than this part of all kept bytes stays eager
+_OTHERS = 3  # other values with which a step is measured whose sizes depend on values
 
 
+_SHARDED = itertools.count()  # steps whose models are sharded: on all ranks in the same order
 _STAYS = object()
 
 
@@ -104,11 +113,16 @@ class RegionsPlan:
     measure_seconds: float = 0.0
     plan_seconds: float = 0.0
     solves: int = 0
+    device: torch.device = torch.device("cpu")
+    arguments: str = ""  # their shapes and types, as text
     input_bytes: int = 0  # of the step's inputs, and of buffers
     reserved_bytes: int = 0
+    spare_bytes: int = 0  # left free, since sizes depend on the values of tensors
     seeded: bool = False
     stale: bool = False  # a guard of a region did not hold
     choice: dict = field(default_factory=dict, repr=False)  # (Region, number of its call in the step) -> way
+    parts: list = field(default_factory=list, repr=False)  # those of all regions, also of such as save nothing and stay eager
+    memory: list = field(default_factory=list, repr=False)  # [(part of the measured step, bytes at its end, the most in it)]
 
     def lines(self):
         """What `report()` says about the plan."""
@@ -122,6 +136,8 @@ class RegionsPlan:
         ]
         lines += [f"  {region.name or 'the model':<24} keeps {way.kept:,} of {part.ways.unplanned.kept:,} bytes" for region, part, way in self.calls]
         lines.append(f"in Python     {len(self.breaks)} modules, in parts")
+        if self.spare_bytes:
+            lines.append(f"left free     {self.spare_bytes:,} bytes: sizes depend on data, and with other values the step takes more")
         alike = {}  # breaks at the same line
         for b in self.breaks:
             alike.setdefault(b.reason, []).append(b)
@@ -159,6 +175,8 @@ class _Part:
         self._results = _results_with_gradients(graph)
         self._reads = _reads_of_gradients(graph) if len(self._results) > 1 else {}
         self._compiled = {}  # way -> (forward, backward as a generator, boxes, gradients, gates)
+        self.compile = None  # for compile="regions": function of a way that makes Inductor's code
+        self._code = {} if _has_constants(graph) else None  # way -> such code; None: equal graphs share it
 
     def compiled(self, way):
         if way not in self._compiled:
@@ -167,6 +185,13 @@ class _Part:
             run = run_as_written(forward, None)
             self._compiled[way] = run, as_generator(backward), boxes, backward.meta["num_gradients"], gates
         return self._compiled[way]
+
+    def by_inductor(self, way):
+        """The function of the arguments of Dynamo's graph that runs Inductor's code."""
+        code = self.ways.code if self._code is None else self._code
+        if way not in code:
+            code[way] = self.compile(way)
+        return code[way]
 
     def watch(self, call, results):
         """Lets `call` know which of its results get a gradient."""
@@ -184,6 +209,12 @@ class _Part:
         _, generate, boxes, count, _ = self.compiled(call.way)
         call.start(generate(arguments), boxes)
         return [None] * count
+
+
+def _has_constants(graph):
+    """True for a graph that reads tensors or generators of its own, which an equal graph may have in other values."""
+    nodes = graph.joint.graph.nodes
+    return any(n.op == "get_attr" or isinstance(a, torch.Generator) for n in nodes for a in (n, *pytree.tree_leaves((n.args, dict(n.kwargs)))))
 
 
 def _result_of(tangent):
@@ -240,7 +271,8 @@ class Region(GuardedStep):
             raise Symbolic
         self._unguarded.note(self._module, module)
         names = [name_of_input(n) for n in module.graph.find_nodes(op="placeholder")]
-        found, uses = [], _uses(module, inputs)
+        compiles = owner.compiles
+        found, uses = [], {} if compiles else _uses(module, inputs)
 
         def partition(joint, joint_inputs, *, num_fwd_outputs, **_):
             part = owner.part_of(self, joint, names, num_fwd_outputs, uses)
@@ -260,16 +292,14 @@ class Region(GuardedStep):
             run._boxed_call = True
             return run
 
-        compiler = aot_autograd(
-            fw_compiler=_boxed(forward_compiler), bw_compiler=backward_compiler, partition_fn=partition, keep_inference_input_mutations=True
-        )
-        with as_eager(self._module), functorch_config.patch(**AS_WRITTEN):
-            direct = compiler(module, inputs)
+        direct = self._trace(module, inputs, _boxed(forward_compiler), backward_compiler, partition)
         if not found:
             raise _NoGradient("nothing that it returns needs a gradient")
         part = found[-1]
         self.plans.append(part)
         me = weakref.ref(self)  # what Dynamo keeps must not hold this object
+        if compiles:
+            part.compile = lambda way: me()._compile(module, inputs, part, way)
 
         def planned(*arguments):
             region = me()
@@ -278,6 +308,9 @@ class Region(GuardedStep):
                 raise OnlyPlanned
             call = RegionCall()
             call.way = region._owner().begin(region, part, call)
+            if part.compile is not None and not region._owner().measures:
+                with under(region._modes):
+                    return part.by_inductor(call.way)(*arguments)
             gates = part.compiled(call.way)[-1]
             with under(region._modes):
                 results = through_gates(direct, gates, arguments, call)
@@ -285,6 +318,30 @@ class Region(GuardedStep):
                 return results
 
         return planned
+
+    def _trace(self, module, inputs, forward_compiler, backward_compiler, partition):
+        """Dynamo's graph `module` as AOTAutograd compiles it."""
+        compiles = self._owner().compiles
+        options = {"decompositions": inductor_decompositions} if compiles else {}
+        compiler = aot_autograd(
+            fw_compiler=forward_compiler, bw_compiler=backward_compiler, partition_fn=partition, keep_inference_input_mutations=True, **options
+        )
+        settings = inductor_config.patch(fallback_random=True) if compiles else contextlib.nullcontext()
+        with as_eager(self._module), functorch_config.patch(**AS_WRITTEN), settings:
+            return compiler(module, inputs)
+
+    def _compile(self, module, inputs, part, way):
+        """The region in that way as Inductor's code, a function of the arguments of Dynamo's graph `module`."""
+        graphs = []
+
+        def partition(joint, joint_inputs, *, num_fwd_outputs, **_):
+            graph = build(joint, self.name, num_fwd_outputs, part.device, region={})
+            if [str(o.node) for o in graph.operations] != [str(o.node) for o in part.graph.operations]:
+                raise PlanError(f"region '{self.name}' has another graph when it is compiled than when it was planned")
+            graphs.append(graph)
+            return apply_schedule(graph, way.schedule.steps, compiled=True)
+
+        return self._trace(module, inputs, *by_inductor(lambda: graphs[-1].num_forward_outputs), partition)
 
 
 def _uses(module, inputs):
@@ -336,11 +393,38 @@ def _shape(leaf):
     return (type(leaf), leaf) if isinstance(leaf, (bool, int, str, bytes)) else type(leaf)
 
 
+def blocks_of(model):
+    """The names of the modules in which each repeats in a list, as the layers of a transformer, and of what stands beside such lists.
+
+    Lists count from the outside: a block may have lists of its own. Code for one block serves all that are equal.
+    """
+    names = []
+
+    def visit(module, name, is_block):
+        if is_block or not _has_a_list_of_blocks(module):
+            names.append(name)
+            return
+        for child_name, child in module.named_children():
+            visit(child, f"{name}.{child_name}" if name else child_name, _is_a_list_of_blocks(module))
+
+    visit(model, "", False)
+    return names
+
+
+def _is_a_list_of_blocks(module):
+    kinds = [type(m) for m in module.children() if next(m.children(), None) is not None]
+    return isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) and len(kinds) > len(set(kinds))
+
+
+def _has_a_list_of_blocks(module):
+    return any(map(_is_a_list_of_blocks, module.modules()))
+
+
 class _Segments(AliveBytes):
     """The bytes alive, and the most since the last `cut`."""
 
-    def __init__(self, granularity):
-        super().__init__(granularity)
+    def __init__(self, granularity, resizes):
+        super().__init__(granularity, resizes)
         self._top = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -377,18 +461,28 @@ class _Run:
     def now(self):
         return self.tracker.now if self.tracker is not None else 0
 
+    def memory(self):
+        """[(part of the step, bytes at its end, the most in it)] of a measurement."""
+        passes = {"forward ends": "forward pass", "backward ends": "backward pass"}
+        found = []
+        for kind, place, now, top in self.events:
+            name = (self.order[place][0].name or "the model") if place is not None else "the end"
+            found.append((f"{name}, {passes[kind]}" if kind in passes else f"before {name}", now, top))
+        return found
+
 
 class RegionsStep:
     """`module` (a LossModule) with a plan by regions for each set of shapes. The interface is that of `GuardedStep`.
 
     `options`: those of `plan`; `may_run(plan)` is false for one that ends a call by `Unchecked`; `names`: of the regions, None to find them;
-    `reason`: why the step is not traced whole.
+    `reason`: why the step is not traced whole; `saved`: the `SavedPlans` of a file, if any.
     """
 
-    def __init__(self, module, options, may_run, reason, names=None):
+    def __init__(self, module, options, may_run, reason, names=None, saved=None):
         self.last = None
+        self.seconds = 0.0  # of tracing, measuring and planning
         self.reason = reason
-        self._module, self._options, self._may_run, self._names = module, options, may_run, names
+        self._module, self._options, self._may_run, self._names, self._saved = module, options, may_run, names, saved
         self._plans = {}  # key -> (plan, how often it was made)
         self._largest_budget = 0
         self._regions = {}  # module -> Region
@@ -397,22 +491,47 @@ class RegionsStep:
         self._by_content = {}  # graph as text -> Ways
         self._run = None  # the _Run that runs now
         self._patched = {}  # module -> what stands in the place of its forward method
+        self._sharded = False  # parts are sharded by fully_shard
+        self._ranks = None  # Ranks
 
     @property
     def plans(self):
         return [plan for plan, _ in self._plans.values()]
 
+    @property
+    def ranks(self):
+        """The `Ranks` that plan together; None if the model is not sharded."""
+        return self._ranks if self._sharded else None
+
+    @property
+    def compiles(self):
+        """True if Inductor compiles the regions."""
+        return self._options.compile == "regions"
+
+    @property
+    def measures(self):
+        """True while a measurement runs, which counts bytes operation by operation."""
+        return self._run.tracker is not None
+
     def __call__(self, *inputs, **kwargs):
-        plan = self.prepare(*inputs, **kwargs)
+        plan = self._prepare(inputs, kwargs, running=True)
         if not self._may_run(plan):
             raise Unchecked(plan, [])
         return self._run_step(_Run(plan.choice, hooks_of_saved_tensors(False)), self._functions(plan), inputs, kwargs)
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet. Runs the step, and puts back what that changes. Returns the `RegionsPlan`."""
-        key = _shapes(inputs, kwargs), _mode_of(self._module)
+        return self._prepare(inputs, kwargs)
+
+    def _prepare(self, inputs, kwargs, running=False):
+        self._look_for_shards()
+        key = _shapes(inputs, kwargs), _mode_of(self._module), self._sharded
         plan, turns = self._plans.get(key, (None, 0))
-        if plan is None or plan.stale and turns < _TURNS:
+        if plan is None and running and self._sharded and any(k[-1] for k in self._plans):
+            raise TooManyPlansError(
+                "ranks of a sharded model plan together: for the arguments of plan() or of the first step, and for those that all pass to prepare()"
+            )
+        if plan is None or plan.stale and turns < _TURNS and not self._sharded:
             if plan is None and len(self._plans) == _PLANS:
                 raise TooManyPlansError(f"the step has {_PLANS} plans; expected fewer sets of shapes")
             for region in self._regions.values() if plan is not None else ():
@@ -422,6 +541,15 @@ class RegionsStep:
             self._plans[key] = plan, turns + 1
         self.last = plan
         return plan
+
+    def _look_for_shards(self):
+        """`fully_shard` may have been called since: then regions are traced anew, as they read other parameters."""
+        sharded = is_sharded(self._module)
+        if sharded and not self._sharded:
+            self._ranks = Ranks(next(_SHARDED))
+            for region in self._regions.values():
+                region.forget()
+        self._sharded = sharded
 
     def unplanned(self, *inputs, **kwargs):
         """The step whose regions run as PyTorch traces them by itself."""
@@ -477,7 +605,7 @@ class RegionsStep:
             run = self._run
             is_planned = torch.is_grad_enabled() and hooks_of_saved_tensors(False) == run.hooks and _shapes(args, kwargs) in region.known
             if not is_planned:
-                if torch.is_grad_enabled() and _shapes(args, kwargs) not in region.known:
+                if torch.is_grad_enabled() and _shapes(args, kwargs) not in region.known and not self.measures:
                     self._varying.add(region.module)
                     self.last.stale = True
                 return self._eager_here(region.module, args, kwargs)
@@ -504,7 +632,7 @@ class RegionsStep:
             call.when_started = lambda: run.note("backward", place)
             call.when_done = lambda: run.note("backward ends", place)
         way = run.ways.get((region, number))
-        return way if way in part.ways.found or way is part.ways.unplanned else part.ways.least
+        return way if id(way) in part.ways.made else part.ways.least
 
     # ---- planning
 
@@ -515,20 +643,25 @@ class RegionsStep:
             kept = getattr(node.meta.get("desc"), "output", None)
             if is_tangent(node) and type(kept).__name__ == "InputMutationAOTOutput":
                 raise CaptureError("it changes an input in place that needs a gradient")
-        device = next((p.device for p in self._module.parameters() if p.device.type != "cpu"), torch.device("cpu"))
+        device = self._device()
         graph = build(joint, region.name, num_forward_outputs, device, region=uses)
         find_layouts(graph, device)
         begin = time.perf_counter()
         content = json.dumps({**graph.to_json(), "name": ""}) + "".join(signatures(graph)) + str(graph.held)
         ways = self._by_content.get(content)
         options = self._options
-        if ways is None:
+        taken = self._saved and self._saved.take_ways(graph, device, options) if ways is None else None
+        if taken:
+            ways = self._by_content[content] = Ways(graph, device, taken)
+            self._measuring += time.perf_counter() - begin
+        elif ways is None:
             measure_operations(graph, device, options.measure)
             self._measuring += time.perf_counter() - begin
             begin = time.perf_counter()
             each = {"seconds": options.seconds / 4} if options.work is None else {"work": options.work}
+            share = {"share": self._ranks.of_first} if self._sharded else {}
             settings = {"solver": options.solver, "cost": options.cost, "seed": options.seed, "threads": options.threads, **each}
-            ways = self._by_content[content] = Ways(graph, device, **settings)
+            ways = self._by_content[content] = Ways(graph, device, **share, **settings)
             self._planning += time.perf_counter() - begin
         part = _Part(graph, device)
         part.ways = ways
@@ -539,18 +672,39 @@ class RegionsStep:
         self._measuring = self._planning = 0.0
         self._own_forwards = {m: vars(m)["forward"] for m in self._module.modules() if "forward" in vars(m)}
         solves = sum(w.solves for w in self._by_content.values())
-        sequence = self._discover(inputs, kwargs)
+        arguments = _as_text(inputs, kwargs, self._module)
+        if self._sharded:
+            refuse_to_accumulate(self._module)
+            self._ranks.agree(arguments, "shapes")
+        parts = found = _numbered(self._discover(inputs, kwargs))
         tracing = time.perf_counter() - begin - self._measuring - self._planning
-        begin = time.perf_counter()
-        sequence = self._worth_planning(sequence)
-        self._planning += time.perf_counter() - begin
-        plan = self._choose(sequence, inputs, kwargs) if sequence else self._eager_plan(inputs, kwargs)
+        taken = self._saved and self._saved.take_regions(
+            arguments, [(region.name, number, part.graph) for (region, number), part in parts.items()], self._device(), self._options
+        )
+        if taken:
+            plan = self._taken(taken, parts, inputs, kwargs)
+        else:
+            begin = time.perf_counter()
+            parts = self._worth_planning(parts)
+            self._planning += time.perf_counter() - begin
+            plan = self._choose(parts, inputs, kwargs) if parts else self._eager_plan(inputs, kwargs)
         if plan is None:
             reasons = "; ".join(f"{b}: {b.reason}" for b in list(self._broken.values())[1:4])
             raise NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
         plan.capture_seconds, plan.measure_seconds, plan.plan_seconds = tracing, self._measuring, self._planning
         plan.solves = sum(w.solves for w in self._by_content.values()) - solves
+        self.seconds += tracing + self._measuring + self._planning
+        _LOG.info(
+            "plan %d: %s of %s bytes in %d calls of regions, %+.2f %% time of the regions; %.1f s for all plans so far",
+            len(self._plans) + 1,
+            f"{plan.peak_bytes:,}",
+            f"{plan.baseline_bytes:,}",
+            len(plan.calls),
+            100 * plan.overhead,
+            self.seconds,
+        )
         plan.breaks = list(self._broken.values())
+        plan.arguments, plan.device, plan.parts = arguments, self._device(), list(found.values())
         held = {storage_key(t): t.untyped_storage().nbytes() for t in (*_tensors((inputs, kwargs)), *self._module.buffers())}
         plan.input_bytes = sum(held.values())
         return plan
@@ -559,6 +713,7 @@ class RegionsStep:
         """Runs the forward pass, and traces what is called. Returns [(Region, _Part)] of the calls, in order."""
         model = self._module.model
         names = {m: n for n, m in model.named_modules()}
+        blocks = blocks_of(model) if self.compiles else ()
         sequence, inside, shapes, ran = [], [], _Shapes(), set()
         self._whole = set()  # modules of which no part is a region
         self._broken = {self._module: Break(None, self.reason)}
@@ -572,6 +727,13 @@ class RegionsStep:
             if self._names is not None and names[module] not in self._names:
                 return None
             if not any(t.requires_grad for t in (*module.parameters(), *_tensors((args, kwargs)))):
+                return None
+            if self._sharded and has_sharded_parts(module):
+                self._broken[module] = Break(names[module], "parts of it are sharded by fully_shard")
+                return None
+            inner = f"{names[module]}." if names[module] else ""
+            if self._names is None and any(n.startswith(inner) and n != names[module] for n in blocks):
+                self._broken[module] = Break(names[module], "its lists of modules are compiled block by block")
                 return None
             if module in self._varying or any(map(shapes.depends_on_data, _tensors((args, kwargs)))):
                 place = line_of_user(sys._getframe(1))
@@ -611,7 +773,7 @@ class RegionsStep:
 
         functions = {m: watched(m) for m in names if not isinstance(m, torch.jit.ScriptModule)}
         before = Snapshot(self._module, (inputs, kwargs), devices=self._gpus())
-        self._seed = None
+        self._seed, self._sizes_depend_on_data = None, False
         best, tries = None, [None, *range(1, 9)]  # a draw may leave out a module, as by layer drop: the plan is for most of them
         while tries:
             seed = tries.pop(0)
@@ -626,14 +788,40 @@ class RegionsStep:
                 except _Saved:  # a backward pass inside the step
                     continue
                 finally:
+                    if self._sharded:
+                        gather_nothing(self._module)
                     before.restore()
             kept = sum(part.ways.unplanned.kept for _, part in sequence)
             if best is None or kept > best[0]:
                 best, self._seed = (kept, list(sequence)), seed
+            self._sizes_depend_on_data |= shapes.found
             kinds = {type(m) for m in ran}
             if all(m in ran or type(m) not in kinds or not any(p.requires_grad for p in m.parameters()) for m in names):
                 break
         return best[1]
+
+    def _taken(self, found, parts, inputs, kwargs):
+        """The plan that an entry of a file says. Runs the step once, to measure it."""
+        places = {(region.name, number): (region, number) for region, number in parts}
+        ways = {}
+        for name, number, _, way in found["calls"]:
+            key = places[name, number]
+            ways[key] = parts[key].ways.found[way]
+        functions = {region.module: self._planned_forward(region) for region, _ in ways}
+        run = self._measure(ways, functions, inputs, kwargs, follow=True)
+        self._note_what_breaks_keep(run)
+        peak, budget = run.tracker.peak, found["budget_bytes"]
+        if peak > budget:
+            raise PlanError(
+                f"plan: {self._saved.path}: the step takes {peak:,} bytes here, and its budget is {budget:,}; plan the step on this device"
+            )
+        self._largest_budget = max(self._largest_budget, budget)
+        calls = [(region, parts[region, number], way) for (region, number), way in ways.items()]
+        numbers = (found[name] for name in ("baseline_bytes", "predicted_bytes"))
+        return RegionsPlan(calls, [], budget, *numbers, peak, found["overhead"], found["gap"], choice=ways, memory=run.memory())
+
+    def _device(self):
+        return next((p.device for p in self._module.parameters() if p.device.type != "cpu"), torch.device("cpu"))
 
     def _gpus(self):
         return {p.device for p in self._module.parameters() if p.device.type == "cuda"}
@@ -647,48 +835,60 @@ class RegionsStep:
         finally:
             vars(module)["forward"] = self._patched[module] = patch
 
-    def _worth_planning(self, sequence):
+    def _worth_planning(self, parts):
         """The calls of regions that can save something."""
-        total = sum(part.ways.unplanned.kept for _, part in sequence)
-        found = []
-        for region, part in sequence:
+        total = sum(part.ways.unplanned.kept for part in parts.values())
+        found = {}
+        for key, part in parts.items():
             if part.ways.unplanned.kept * _SMALL < total:
                 continue
             part.ways.explore()
             if part.ways.least.kept < part.ways.unplanned.kept:
-                found.append((region, part))
+                found[key] = part
         return found
 
-    def _choose(self, sequence, inputs, kwargs):
-        """The `RegionsPlan` of least time within the budget."""
-        numbers, keys = {}, []
-        for region, _ in sequence:
-            numbers[region] = numbers.get(region, 0) + 1
-            keys.append((region, numbers[region]))
-        parts = dict(zip(keys, (part for _, part in sequence)))
-        least = {key: part.ways.least for key, part in parts.items()}
-        functions = {region.module: self._planned_forward(region) for region, _ in sequence}
-        first = self._measure(least, functions, inputs, kwargs, hold=True)
+    def _note_what_breaks_keep(self, run):
         for module, broken in self._broken.items():
-            broken.kept_bytes = max(0, first.left.get(module, 0))
+            broken.kept_bytes = max(0, run.left.get(module, 0))
+
+    def _choose(self, parts, inputs, kwargs):
+        """The `RegionsPlan` of least time within the budget. `parts`: {(Region, number of its call in the step): _Part}, in order."""
+        least = {key: part.ways.least for key, part in parts.items()}
+        functions = {region.module: self._planned_forward(region) for region, _ in parts}
+        first = self._measure(least, functions, inputs, kwargs, hold=True, follow=True)
+        self._note_what_breaks_keep(first)
         # The calls as they came: a call whose guards did not hold is not among them.
         keys = [key for key in first.order if key in parts]
         calls, floor = self._costs(keys, parts, least, first)
         unplanned = [parts[key].ways.unplanned for key in keys]
         baseline = max(peak_of(calls, unplanned), floor)
         free = free_bytes(parts[keys[0]].device)
-        if free is None or baseline <= free:
+        fits = free is None or baseline <= free
+        if self._sharded:
+            fits = not self._ranks.most([int(not fits)])[0]
+        if fits:
             baseline = self._measure({}, {}, inputs, kwargs).tracker.peak
-        budget = self._budget(baseline)
+        budget = whole_budget = self._budget(baseline)
+        spare = 0
+        if self._sizes_depend_on_data:
+            varies = self._varies(least, functions, inputs, kwargs)
+            spare = max(0, min(varies, budget - max(floor, least_peak(calls))))
+            if spare < varies:
+                warnings.warn(
+                    f"sizes depend on the values of tensors: with other values the step may take {varies:,} bytes more, and the budget leaves {spare:,} free",
+                    PlanWarning,
+                    stacklevel=2,
+                )
+        budget -= spare
         begin = time.perf_counter()
-        best = None  # (choice, predicted bytes, measured bytes)
+        best = None  # (choice, predicted bytes, measured bytes, keys of its calls, memory over the step)
         self._refines_left = _SOLVES
         safe = calls, floor
         # The first turn, a correction where it took too much, and one with what was counted in vain.
         for turn in range(4):
             choice = self._choose_within(keys, parts, calls, budget, floor)
             if choice is None and turn == 0:
-                calls, floor = self._costs(keys, parts, least, self._measure(least, functions, inputs, kwargs))
+                calls, floor = safe = self._costs(keys, parts, least, self._measure(least, functions, inputs, kwargs))
                 choice = self._choose_within(keys, parts, calls, budget, floor)
             if choice is None or best is not None and choice.time >= best[0].time:
                 break
@@ -699,7 +899,7 @@ class RegionsStep:
             measured, predicted = run.tracker.peak, max(floor, peak_of(calls, choice.ways))
             fits = measured <= budget
             if fits:
-                best = choice, predicted, measured, keys
+                best = choice, predicted, measured, keys, run.memory()
             own, own_floor = self._costs(keys, parts, ways, run)
             if best is None or not fits:
                 calls = [_worse(a, b) for a, b in zip(calls, own)]
@@ -708,24 +908,49 @@ class RegionsStep:
                 calls, floor = own, own_floor
         if best is None:  # without regions nothing is computed again, and nothing is made that eager PyTorch has not
             eager = self._eager_plan(inputs, kwargs)
-            if eager is None:
-                raise self._no_choice(*safe, budget, baseline)
-            return eager
+            if eager is not None:
+                return eager
+            calls, floor = safe
+            error = self._no_choice(calls, floor, whole_budget, baseline)
+            choice = choose(calls, least_peak(calls))
+            if not self._plans or choice is None:
+                raise error
+            # A run that trains goes on: with a longer batch than before, as near to the budget as can be.
+            warnings.warn(f"{error} The step runs so for such arguments", PlanWarning, stacklevel=2)
+            run = self._measure(dict(zip(keys, choice.ways)), functions, inputs, kwargs)
+            best = choice, max(floor, peak_of(calls, choice.ways)), run.tracker.peak, keys, run.memory()
         self._planning += time.perf_counter() - begin
-        choice, predicted, measured, keys = best
+        choice, predicted, measured, keys, memory = best
         time_of_unplanned = max(1, sum(way.time for way in unplanned))
         plan = RegionsPlan(
             [(key[0], parts[key], way) for key, way in zip(keys, choice.ways)],
             [],
-            budget,
+            whole_budget,
             baseline,
             predicted,
             measured,
             choice.time / time_of_unplanned - 1,
             choice.time / max(1, choice.bound) - 1,
         )
-        plan.choice = dict(zip(keys, choice.ways))
+        plan.choice, plan.memory, plan.spare_bytes = dict(zip(keys, choice.ways)), memory, spare
         return plan
+
+    def _varies(self, ways, functions, inputs, kwargs):
+        """Bytes that other batches may take more: twice what the step does with the elements of its inputs in other orders."""
+        draws, peaks = torch.Generator().manual_seed(0), []
+
+        def other(t):
+            if not isinstance(t, torch.Tensor) or floats_alone and not t.is_floating_point():
+                return t
+            order = torch.randperm(t.numel(), generator=draws).to(t.device)
+            return t.detach().flatten()[order].view(t.shape).requires_grad_(t.requires_grad)
+
+        own = self._measure(ways, functions, inputs, kwargs).tracker.peak
+        for floats_alone in (False, True):
+            with contextlib.suppress(Exception):  # a step may not take such values
+                while len(peaks) < _OTHERS:
+                    peaks.append(self._measure(ways, functions, pytree.tree_map(other, inputs), pytree.tree_map(other, kwargs)).tracker.peak)
+        return 2 * max(0, max(peaks, default=own) - own)
 
     def _budget(self, baseline):
         budget = parse_budget(self._options.budget, baseline)
@@ -736,18 +961,21 @@ class RegionsStep:
     def _eager_plan(self, inputs, kwargs):
         """The plan without a region; None if eager PyTorch takes more than the budget."""
         try:
-            baseline = self._measure({}, {}, inputs, kwargs).tracker.peak
+            run = self._measure({}, {}, inputs, kwargs)
         except torch.OutOfMemoryError:
             return None
+        baseline = run.tracker.peak
         budget = self._budget(baseline)
-        return RegionsPlan([], [], budget, baseline, baseline, baseline, 0.0, 0.0) if baseline <= budget else None
+        if baseline > budget:
+            return None
+        return RegionsPlan([], [], budget, baseline, baseline, baseline, 0.0, 0.0, memory=run.memory())
 
     def _choose_within(self, keys, parts, calls, budget, floor):
         """The best `Choice` of known ways and of some that are looked for between them; None if there is none."""
         if floor > budget:
             return None
         choice = choose(calls, budget)
-        if choice is None:
+        if choice is None or any(way.time > parts[key].ways.unplanned.time for key, way in zip(keys, choice.ways)):
             self._look_for_less(keys, parts, calls, budget)
             choice = choose(calls, budget)
         for _ in range(2):
@@ -757,15 +985,19 @@ class RegionsStep:
         return choice
 
     def _look_for_less(self, keys, parts, calls, budget):
-        """Looks for ways that take no more than what earlier calls leave at best."""
-        before, last = 0, {}
+        """Looks for ways that take no more than what earlier calls leave at best: of equal graphs for the most, the least and the middle."""
+        before, rooms = 0, {}
         for key, call in zip(keys, calls):
             ways = parts[key].ways
-            last[id(ways)] = ways, min(budget - before - call.forward, budget - before - call.backward + ways.outside)
+            room = min(budget - before - call.forward, budget - before - call.backward + ways.outside)
+            rooms.setdefault(id(ways), (ways, []))[1].append(room)
             before += ways.least.kept
-        for ways, peak in last.values():
-            for part in (0, 0.25, 0.5, 1):
-                ways.ask(int(part * ways.unplanned.kept), peak)
+        for ways, each in rooms.values():
+            each.sort()
+            for peak in dict.fromkeys((each[0], each[len(each) // 2], each[-1])):
+                if peak < ways.graph.baseline_peak():
+                    for part in KEPT:
+                        ways.ask(int(part * ways.unplanned.kept), peak)
 
     def _look_between(self, keys, parts, calls, choice, budget):
         """Looks for ways with what the choice leaves free. True if there are new ones."""
@@ -805,34 +1037,42 @@ class RegionsStep:
 
     # ---- measuring
 
-    def _measure(self, ways, functions, inputs, kwargs, hold=False):
-        """Runs the step with its backward pass. Returns the `_Run`; what the step changes is put back."""
+    def _measure(self, ways, functions, inputs, kwargs, hold=False, follow=False):
+        """Runs the step with its backward pass. Returns the `_Run`; what the step changes is put back. `follow`: what modules leave, too."""
         begin = time.perf_counter()
         module = self._module
-        device = next((p.device for p in module.parameters() if p.device.type != "cpu"), torch.device("cpu"))
+        device = self._device()
         snapshot = Snapshot(module, (inputs, kwargs), devices=self._gpus())
-        tracker = _Segments(512 if device.type == "cuda" else 1)
+        tracker = _Segments(512 if device.type == "cuda" else 1, resizes=self._sharded)
         run = _Run(ways, None, hold, tracker)
         functions = dict(functions)
-        if hold:
+        if follow:
             functions |= {m: self._measured_forward(m) for m in self._broken if m is not module and m not in functions}
         first = newest_node()
         inputs, kwargs = _own_leaves(inputs, kwargs)
-        tracker.ignore(list(module.parameters()), list(module.buffers()), inputs, kwargs)
+        parameters = list(module.parameters())
+        tracker.ignore([local(p) for p in parameters], list(module.buffers()), inputs, kwargs)
         rng.seed(self._seed)
         try:
             with tracker:
                 loss = self._run_step(run, functions, inputs, kwargs)
                 run.left[module] = tracker.now - sum(run.inner)
-                wanted = {id(t): t for t in (*module.parameters(), *_tensors((inputs, kwargs))) if t.requires_grad}
-                others, edges = what_else_gets_a_gradient(loss, first)
-                wanted |= {id(t): t for t in others}
+                wanted = {id(t): t for t in (*parameters, *_tensors((inputs, kwargs))) if t.requires_grad}
                 # The gradients stay until the end, as those of parameters do.
-                gradients = torch.autograd.grad(loss, [*wanted.values(), *edges], allow_unused=True, retain_graph=bool(edges))
+                if self._sharded:
+                    gradients = gradients_by_backward(loss, wanted.values())
+                else:
+                    others, edges = what_else_gets_a_gradient(loss, first)
+                    wanted |= {id(t): t for t in others}
+                    gradients = torch.autograd.grad(loss, [*wanted.values(), *edges], allow_unused=True, retain_graph=bool(edges))
                 run.note("end", None)
                 del loss, gradients
         finally:
             snapshot.restore()
+        if self._sharded:
+            numbers = iter(self._ranks.most([tracker.peak, *(n for event in run.events for n in event[2:])]))
+            tracker.peak = next(numbers)
+            run.events = [(kind, place, next(numbers), next(numbers)) for kind, place, *_ in run.events]
         self._measuring += time.perf_counter() - begin
         return run
 
@@ -923,6 +1163,29 @@ def _own_leaves(inputs, kwargs):
     return pytree.tree_map(one, inputs), pytree.tree_map(one, kwargs)
 
 
+def _numbered(sequence):
+    """{(Region, number of its call in the step): _Part} of [(Region, _Part)]."""
+    numbers, found = {}, {}
+    for region, part in sequence:
+        numbers[region] = numbers.get(region, 0) + 1
+        found[region, numbers[region]] = part
+    return found
+
+
+def _as_text(inputs, kwargs, module):
+    """The shapes and types of the arguments, and how many modules train, as text that is the same in another process."""
+    def kind(leaf):
+        if isinstance(leaf, torch.Tensor):
+            return f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}" + (" with a gradient" if leaf.requires_grad else "")
+        return repr(leaf) if isinstance(leaf, (bool, int, float, str)) else type(leaf).__name__
+
+    kinds = [kind(leaf) for leaf in pytree.tree_leaves(inputs)]
+    kinds += [f"{name}={kind(leaf)}" for name, value in sorted(kwargs.items()) for leaf in pytree.tree_leaves(value)]
+    modes, _, autocast = _mode_of(module)
+    types = "".join(f", autocast {t}" for _, on, t in autocast if on)
+    return f"({', '.join(kinds)}), {sum(modes)} of {len(modes)} modules in training{types}"
+
+
 def _mode_of(module):
     devices = {p.device.type for p in module.parameters()} or {"cpu"}
     autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in sorted(devices))
@@ -937,6 +1200,7 @@ class _Shapes(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
+        self.found = False  # any
         self._sizes = WeakTensorKeyDictionary()  # tensor -> its sizes that depend on data
 
     def depends_on_data(self, tensor):
@@ -956,6 +1220,7 @@ class _Shapes(TorchDispatchMode):
         for tensor in _tensors(result):
             if sizes := set(tensor.shape[:1]) if starts else set(tensor.shape) - explained:
                 self._sizes[tensor] = sizes
+                self.found = True
         return result
 
 

@@ -86,9 +86,9 @@ class _Variables:
             self._left += [value.func, value.args, value.keywords]
         elif isinstance(value, types.MethodType):
             self._left.append(value.__func__)
-            if not isinstance(value.__self__, (type, torch.nn.Module)) and hasattr(value.__self__, "__dict__"):
+            if not isinstance(value.__self__, (type, torch.nn.Module)) and hasattr(value.__self__, "__dict__") and not _is_own(type(value.__self__)):
                 self._keep(vars(value.__self__))  # a hook that collects in an object of its own
-        elif isinstance(value, types.FunctionType) and (value.__module__ or "").split(".")[0] not in _OWN:
+        elif isinstance(value, types.FunctionType) and not _is_own(value):
             self._visit_function(value)
 
     def _visit_function(self, function):
@@ -115,6 +115,10 @@ class _Variables:
             cell.cell_contents = value
         for table, name, value in self._globals:
             table[name] = value
+
+
+def _is_own(thing):
+    return (thing.__module__ or "").split(".")[0] in _OWN
 
 
 def _same_elements(a, b):

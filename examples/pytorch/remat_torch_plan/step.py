@@ -27,16 +27,19 @@ from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning, TooManyPlansError
 from .frozen import FrozenStep
 from .gradients import exact_hooks
-from .graph import has_own_generator
+from .graph import has_own_generator, tensors_of
 from .graphs import Pool, check_device
 from .guarded import NO_LOSS, GuardedStep, Unchecked, Untraced, refuse_global_hooks
 from .link import measure_link, parse_link, require_gpu, require_seconds
 from .measure import find_layouts
 from .measure import measure as measure_operations
 from .measure import signatures
+from .padding import Padding, check_pad
+from .page import page_of
 from .regions import RegionsPlan, RegionsStep
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
 from .saved import SavedPlans, save_plans
+from .sharded import is_sharded, local
 from .snapshot import Snapshot
 from .private import DataDependentShape, after_forward, before_forward, install_output_hooks, log_of_traces, storage_key
 
@@ -68,6 +71,7 @@ def plan(
     verify=True,
     plan=None,
     regions="auto",
+    pad=None,
 ):
     """Plans the training step of `model` for a memory budget and returns a `PlannedStep` that runs it.
 
@@ -87,7 +91,8 @@ def plan(
         fraction of what the unplanned step takes ("50%", 0.5); a smaller batch later gets the bytes of the largest so far.
     solver, seconds, work, seed, threads: of remat-plan. With `work` in place of `seconds` the same plan comes every time.
     measure: take the operations' times on this device (else by the cost model `cost`, by default remat-plan's own).
-    compile: run under torch.compile (Inductor fuses operations, so its peak is below or near what is promised, not equal).
+    compile: run under torch.compile (Inductor fuses operations, so its peak is below or near what is promised, not equal). "regions":
+        each region by itself, equal ones once: blocks of lists of modules, or the modules that `regions` names; random numbers are eager's.
     frozen: what becomes of a step that Dynamo cannot trace, as Python runs it once. "allow" traces it so, and Python state that
         is no attribute of a module (globals, closures, attributes of other objects) stays as it was then, whatever changes later.
     verify: compare the first step of every plan with eager PyTorch, bit for bit, before its result is given: the loss, gradients, buffers,
@@ -117,6 +122,10 @@ def plan(
         what lies between runs in eager PyTorch; planning then runs the step, and puts back what that changes. A list of names of the
         model's modules: these are planned, whether the whole can be or not. False: such a step is refused.
 
+    pad: for batches of many lengths, a value for each argument that is padded along its second dimension, by name or position, as
+        {"input_ids": 0, "attention_mask": 0, "labels": -100}: each batch gets one of four lengths for each doubling, so that few plans serve all. The
+        loss must not see the padding; that is checked, with the model in evaluation, at the first batch that is padded to a length.
+
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
     least budget for which one was found.
     """
@@ -135,15 +144,21 @@ def plan(
     if link == "measure":
         require_gpu(torch.device("cuda"))
     regions = check_regions(model, regions)
-    if regions not in (None, False) and (compile or cuda_graph or link is not None or same_plan or plan is not None):
-        raise PlanError("regions: they are planned without compile, cuda_graph, link, same_plan and plan; expected none of these")
+    if compile not in (False, True, "regions"):
+        raise PlanError(f"compile={compile!r}: expected False, True or 'regions'")
+    if compile == "regions" and (regions is False or same_plan):
+        raise PlanError("compile='regions': expected no regions=False and no same_plan=True with it")
+    if regions not in (None, False) and (compile is True or cuda_graph or link is not None or same_plan):
+        raise PlanError("regions: they are planned without compile, cuda_graph, link and same_plan; expected none of these")
+    if pad is not None:
+        check_pad(pad)
     if seeds not in ("eager", "own"):
         raise PlanError(f"seeds {seeds!r}: expected 'eager' or 'own'")
     if plan is None:
         find_program()  # now, not after a trace
     measure = measure and not compile
     options = _Options(
-        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify, plan, regions
+        budget, solver, seconds, work, seed, threads, measure, cost, compile, frozen, compare_every, link, host_budget, same_plan, cuda_graph, seeds, verify, plan, regions, pad
     )
     step = PlannedStep(model, loss, options)
     if inputs is not None:
@@ -192,6 +207,7 @@ class _Options:
     verify: bool
     file: str | None  # of plans
     regions: object = None  # None, False, or a tuple of names
+    pad: object = None  # a dict, or None
 
 
 @dataclass(eq=False)
@@ -234,6 +250,10 @@ class Plan:
 
     def _copied(self, kind):
         return sum(self.graph.storages[storage].bytes for step, storage in self.schedule.steps if step == kind)
+
+    @property
+    def device(self):
+        return next((t.device for o in self.graph.operations if o.node is not None for t in tensors_of(o.node) if t.is_cuda), torch.device("cpu"))
 
     # What a comparison with eager PyTorch asks of a plan.
 
@@ -292,6 +312,7 @@ class _State:
         self.due = False  # so is the plan of this call
         self.verification = None  # the last
         self.saved = None  # SavedPlans
+        self.padding = None  # Padding
 
 
 def _refuse_second_derivatives(_):
@@ -324,15 +345,21 @@ class PlannedStep(nn.Module):
         if not parallel:
             distributed.refuse_model_inside_ddp(model)
         wrapped = LossModule(model.module if parallel else model, loss)
-        distributed.refuse_sharded(wrapped)
+        sharded = is_sharded(wrapped) and options.regions is not False and not (options.compile is True or options.cuda_graph or options.link)
+        distributed.refuse_sharded(wrapped, by_regions=sharded)
         self._state = _State(wrapped, model if parallel else None)
+        self._state.padding = Padding(wrapped, options.pad) if options.pad is not None else None
         self._state.saved = SavedPlans(options.file) if options.file is not None else None
         self._state.pool = Pool(wrapped) if options.cuda_graph else None
         self._state.traced = GuardedStep(
             wrapped, self._plan, self._may_run, self._state.host, options.compile, self._state.pool
         )
         if self._options.regions:
-            self._state.traced = RegionsStep(wrapped, options, self._may_run, "the regions are named by hand", options.regions)
+            self._state.traced = self._by_regions("the regions are named by hand")
+        elif sharded:
+            self._state.traced = self._by_regions("parts of the model are sharded by fully_shard")
+        elif self._options.compile == "regions":
+            self._state.traced = self._by_regions("compile='regions' compiles its modules one by one")
         self._folder = tempfile.mkdtemp(prefix="remat-torch-plan-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         if has_recurrent_layers(wrapped):
@@ -351,10 +378,14 @@ class PlannedStep(nn.Module):
         if not torch.is_grad_enabled():
             return state.module(*inputs, **kwargs)
         state.steps += 1
+        if state.padding is not None:
+            inputs, kwargs = state.padding(inputs, kwargs)
         return self._run(*inputs, **kwargs)
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet; runs nothing. Returns the `Plan`."""
+        if self._state.padding is not None:
+            inputs, kwargs = self._state.padding(inputs, kwargs)
         with torch.enable_grad():
             return self._traced_by(lambda traced: traced.prepare(*inputs, **kwargs))
 
@@ -406,7 +437,8 @@ class PlannedStep(nn.Module):
 
     def _compare(self, unchecked, inputs, kwargs):
         state, options = self._state, self._options
-        ways = Ways(state.module, self._run_planned, state.traced.unplanned, options.compile, options.cuda_graph)
+        ways = Ways(state.module, self._run_planned, state.traced.unplanned, bool(options.compile), options.cuda_graph, options.compile is True)
+        ways.ranks = getattr(state.traced, "ranks", None)
         found = state.verification = compare_with_eager(ways, unchecked.plan, inputs, kwargs, unchecked.written, state.steps)
         _LOG.info("%s; %.1f s", found, found.seconds)
         if found.draws_less or any(why == TRACE for *_, why in found.rounded):
@@ -416,9 +448,10 @@ class PlannedStep(nn.Module):
         state = self._state
         if not state.runs_eagerly:
             state.runs_eagerly = True
+            seconds = state.seconds + getattr(state.traced, "seconds", 0.0)
             warnings.warn(
-                f"{error}. There are {len(self.plans)} plans, which took {state.seconds:.0f} s; other arguments run in eager PyTorch from here "
-                "on, with no plan and no budget. Fewer lengths, as by pad_to_multiple_of, have plans for all",
+                f"{error}. There are {len(self.plans)} plans, which took {seconds:.0f} s; other arguments run in eager PyTorch from here "
+                "on, with no plan and no budget. Fewer lengths, as by pad=, have plans for all",
                 PlanWarning,
                 stacklevel=2,
             )
@@ -433,13 +466,13 @@ class PlannedStep(nn.Module):
         try:
             return self._traced_whole(call, explain=not by_regions)
         except CaptureError as error:
-            together = options.compile or options.cuda_graph or options.link is not None or options.same_plan or options.file is not None
+            together = options.compile or options.cuda_graph or options.link is not None or options.same_plan
             if together and by_regions:
                 return self._traced_whole(call)
             if not by_regions:
                 raise
             reason = str(error).splitlines()[0]
-        before, state.traced = state.traced, RegionsStep(state.module, options, self._may_run, reason)
+        before, state.traced = state.traced, self._by_regions(reason)
         try:
             return call(state.traced)
         except Unchecked:
@@ -447,13 +480,17 @@ class PlannedStep(nn.Module):
         except BaseException as error:
             if not state.traced.plans:
                 state.traced = before
-            if isinstance(error, BudgetError) or state.traced.plans or not isinstance(error, Exception):
+            says_why = isinstance(error, PlanError) and not isinstance(error, CaptureError)
+            if says_why or state.traced.plans or not isinstance(error, Exception):
                 raise
             cause = error
         try:
             return self._traced_whole(call)  # which says why it is refused
         except CaptureError as error:
             raise error from cause
+
+    def _by_regions(self, reason):
+        return RegionsStep(self._state.module, self._options, self._may_run, reason, self._options.regions or None, self._state.saved)
 
     def _traced_whole(self, call, explain=True):
         """`call` of the trace of the whole step. `explain`: a refusal may take one more trace, which says more."""
@@ -561,8 +598,6 @@ class PlannedStep(nn.Module):
 
     def save(self, path):
         """Writes all plans so far to a file, from which `plan(…, plan=path)` takes them. Raises `PlanError` before the first plan."""
-        if isinstance(self._state.traced, RegionsStep):
-            raise PlanError("a plan by regions is not saved yet; expected a step that is traced whole")
         save_plans(path, self.plans, self._options)
 
     def report(self, show=True, optimizer=None, device_bytes=None, path=None):
@@ -573,10 +608,13 @@ class PlannedStep(nn.Module):
         `device_bytes` (the GPU's memory by default) it says which budget the device leaves.
         """
         found = self.last
-        by_regions = isinstance(found, RegionsPlan)
-        page = None if by_regions else found.schedule.report
-        if path is not None and by_regions:
-            raise PlanError("path: a plan by regions has no page yet; report(show=False) returns its text")
+        summary = _summary(self._state.module, found, optimizer, device_bytes)
+        if isinstance(found, RegionsPlan):
+            page = os.path.join(self._folder, f"plan-{self.plans.index(found)}.html")
+            with open(page, "w") as file:
+                file.write(page_of(found, summary))
+        else:
+            page = found.schedule.report
         if path is not None:
             if page is None:
                 if self._state.saved:
@@ -585,7 +623,7 @@ class PlannedStep(nn.Module):
             page = os.path.abspath(shutil.copyfile(page, path))
         if show and page and os.path.exists(page):
             webbrowser.open("file://" + page)
-        lines = [_summary(self._state.module, found, optimizer, device_bytes)]
+        lines = [summary]
         lines.append(f"compared      {self.verification or 'not yet' if self._options.verify else 'never: verify=False'}")
         if page and path is None:
             lines.append("the page      goes with the step; report(path='plan.html') writes one that stays")
@@ -651,23 +689,30 @@ class PlannedStep(nn.Module):
         try:
             return self._solve_within(graph, device, budget, baseline)
         except BudgetError as error:
-            least = self._least_budget(graph, device, budget, baseline)
-            raise BudgetError(
-                f"{error} The least budget for which a schedule was found is {least:,} bytes ({bytes_in_words(least)})."
-            ) from None
+            found = self._least_plan(graph, device, budget, baseline)
+            least = baseline if found is None else found.peak_bytes
+            text = f"{error} The least budget for which a schedule was found is {least:,} bytes ({bytes_in_words(least)})."
+            if not self._state.traced.plans:
+                raise BudgetError(text) from None
+        # A run that trains goes on: with a longer batch than before, as near to the budget as can be.
+        warnings.warn(f"{text} The step runs by that schedule for such arguments", PlanWarning, stacklevel=2)
+        found = found or self._solve_within(graph, device, baseline, baseline)
+        found.schedule.budget_bytes = budget
+        return found
 
-    def _least_budget(self, graph, device, too_small, baseline):
-        """The least peak of the schedules that a few solves find, each in a quarter of the time."""
-        largest = baseline
+    def _least_plan(self, graph, device, too_small, baseline):
+        """The plan of least peak that a few solves find, each in a quarter of the time; None if that is the unplanned step."""
+        least, largest = None, baseline
         for _ in range(6):
             middle = (too_small + largest) // 2
             if middle in (too_small, largest):
                 break
             try:
-                largest = self._solve_within(graph, device, middle, baseline, 0.25).peak_bytes
+                least = self._solve_within(graph, device, middle, baseline, 0.25)
+                largest = least.peak_bytes
             except BudgetError:
                 too_small = middle
-        return largest
+        return least
 
     def _solve_within(self, graph, device, budget, baseline, share=1.0):
         """The plan for `graph`. Bytes for states of random generators are taken off the budget where they are needed."""
@@ -791,7 +836,7 @@ def _lines_about_plan(found):
 
 
 def _summary(module, found, optimizer, device_bytes):
-    parameters = _bytes_of(module.parameters())
+    parameters = _bytes_of(map(local, module.parameters()))
     buffers = _bytes_of(module.buffers())
     inputs = found.input_bytes - buffers
     lines = _lines_about_plan(found)

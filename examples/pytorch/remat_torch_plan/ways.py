@@ -72,17 +72,25 @@ def account(graph, steps, time, device, schedule=None):
 
 
 class Ways:
-    """The ways of one region's graph, found so far: those that no other beats. `options`: of `planner.solve`."""
+    """The ways of one region's graph, found so far: those that no other beats. `options`: of `planner.solve`.
 
-    def __init__(self, graph, device, **options):
-        self.graph, self.device, self._options = graph, device, options
+    `schedules`: of known ways, the unplanned one first; then nothing is solved for these. `share(make)`: returns `make()` of one of several
+    processes that solve together.
+    """
+
+    def __init__(self, graph, device, schedules=None, share=None, **options):
+        self.graph, self.device, self._options, self._share = graph, device, options, share
         self.solves = 0  # calls of remat-plan
+        self.code = {}  # way -> the region compiled in that way
+        self.made = {}  # id -> way, of all ways so far, also of those that others beat now
         self.outside = sum(graph.storages[s].bytes for s in graph.held)
         self._workspace = graph.operations[graph.tangent].workspace_bytes
-        self.found = []
         self._asked = set()
-        self.unplanned = self._solve(graph.baseline_peak(), solver="no_remat")
-        self.found = [self.unplanned]
+        if schedules is None:
+            self.found = [self._solve(graph.baseline_peak(), solver="no_remat")]
+        else:
+            self.found = [self._account(schedule) for schedule in schedules]
+        self.unplanned = self.found[0]
 
     def explore(self):
         """Finds ways from the one that keeps least to the unplanned one."""
@@ -116,8 +124,14 @@ class Ways:
 
     def _solve(self, peak, **options):
         self.solves += 1
-        schedule = solve(self.graph, peak, **{**self._options, **options})
-        return account(self.graph, schedule.steps, round(schedule.time * 1e9), self.device, schedule)
+        if self._share is None:
+            return self._account(solve(self.graph, peak, **{**self._options, **options}))
+        return self._account(self._share(lambda: solve(self.graph, peak, **{**self._options, **options})))
+
+    def _account(self, schedule):
+        way = account(self.graph, schedule.steps, round(schedule.time * 1e9), self.device, schedule)
+        self.made[id(way)] = way
+        return way
 
 
 @dataclass

@@ -165,3 +165,53 @@ def test_views_of_what_inductor_replaced():
 def test_a_budget_that_is_too_small():
     with pytest.raises(BudgetError, match="no schedule within 1,000 bytes"):
         plan(Chain(), (torch.randn(200, 16), classes(200)), 1000)
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down, self.dropout = nn.LayerNorm(16), nn.Linear(16, 64), nn.Linear(64, 16), nn.Dropout(0.2)
+
+    def forward(self, x):
+        return x + self.dropout(self.down(torch.tanh(self.up(self.norm(x)))))
+
+
+class Layers(nn.Module):
+    def __init__(self, count, looks=True):
+        super().__init__()
+        self.first, self.layers, self.last, self.looks = nn.Linear(16, 16), nn.ModuleList(Layer() for _ in range(count)), nn.Linear(16, 4), looks
+
+    def forward(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+            if self.looks and x.detach().sum().item() > 1e9:  # Python looks at a value
+                break
+        return self.last(x)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_regions_one_by_one(monkeypatch, looks):
+    regions = importlib.import_module("remat_torch_plan.regions")
+    compiled = []
+    apply = regions.apply_schedule
+    monkeypatch.setattr(regions, "apply_schedule", lambda graph, steps, **options: compiled.append(steps) or apply(graph, steps, **options))
+    model, inputs = Layers(4, looks), (torch.randn(200, 16), classes(200))
+    eager = copy.deepcopy(model)
+    step = remat_torch_plan.plan(model, classify, inputs, 0.8, work=200_000, compile="regions")
+    found = step.last
+    assert [f"layers.{i}" for i in range(4)] == [n for n in found.regions if n.startswith("layers")]
+    assert found.peak_bytes <= found.budget_bytes
+    assert found.overhead > 0
+    for _ in range(2):  # dropout draws eager PyTorch's numbers
+        assert_close(gradients(model, step, *inputs), gradients(eager, lambda *i: classify(eager, *i), *inputs))
+    assert "by rounding: Inductor" in str(step.verification) or "equal to the last bit" in str(step.verification)
+    # each graph is compiled once in each of its ways
+    wanted = {(id(part.ways), way) for _, part, way in found.calls}
+    assert len(compiled) == len(wanted) < len(found.calls)
+    assert {str(steps) for steps in compiled} == {str(way.schedule.steps) for *_, way in found.calls}
+
+
+def test_other_modes_of_compile():
+    with pytest.raises(remat_torch_plan.PlanError, match="compile='blocks': expected False, True or 'regions'"):
+        remat_torch_plan.plan(nn.Linear(4, 4), None, None, 1.0, compile="blocks")

@@ -283,7 +283,7 @@ def test_the_loss_and_its_tangent_stay(monkeypatch):
 
     def answer(graph, budget, **_):
         asked.append(budget)
-        return planner.Schedule(leaving, "feasible", *graph.peaks(leaving)[:1], budget, 0.0, None, 0.0, "", None)
+        return planner.Schedule(leaving, "feasible", *graph.peaks(leaving)[:1], budget, 0.0, None, 1.0, 0.0, "", None)
 
     monkeypatch.setattr(planner, "_solve_once", answer)
     found = solved(BUDGET)

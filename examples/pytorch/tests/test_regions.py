@@ -15,7 +15,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import remat_torch_plan
-from remat_torch_plan import BudgetError, CaptureError, PlanError, gradients, measure_peak, planner, ways
+from remat_torch_plan import BudgetError, CaptureError, PlanError, PlanWarning, gradients, measure_peak, planner, ways
+from remat_torch_plan.regions import blocks_of
 from remat_torch_plan.ways import Call, Way, choose, peak_of
 
 WORK = 100_000
@@ -170,6 +171,56 @@ def test_a_budget_that_nothing_meets():
     assert peak_of_step(step, model, inputs) <= least
 
 
+def test_the_log_counts_plans_and_their_time(caplog):
+    caplog.set_level("INFO", logger="remat_torch_plan")
+    step = plan(Stack(layers=2), squares, (torch.randn(64, 16), torch.randn(64, 16)), 0.9)
+    step(torch.randn(24, 16), torch.randn(24, 16))
+    lines = [r.getMessage() for r in caplog.records if "calls of regions" in r.getMessage()]
+    assert [line.split(":")[0] for line in lines] == ["plan 1", "plan 2"]
+    seconds = [float(re.search(r"; ([\d.]+) s for all plans so far", line)[1]) for line in lines]
+    assert 0 < seconds[0] < seconds[1]
+
+
+def test_a_step_whose_sizes_depend_on_data_leaves_room():
+    """Some rows are left out, how many depends on the data: a batch that leaves out fewer takes more."""
+
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.head = nn.Sequential(*(Layer(16) for _ in range(3))), nn.Linear(16, 512)
+
+        def forward(self, x):
+            x = self.layers(x)
+            return self.head(x[x.sum(1) > 0]).exp().mean()
+
+    model = Rows()
+    x = torch.cat([2 * torch.rand(24, 16), -1.2 * torch.rand(40, 16)])  # in another order of its elements, more rows have a positive sum
+    step = plan(model, None, (x,), "1MB")
+    found = step.last
+    assert found.spare_bytes > 0
+    assert found.peak_bytes <= found.budget_bytes - found.spare_bytes
+    assert f"left free     {found.spare_bytes:,} bytes" in step.report(show=False)
+    with pytest.warns(PlanWarning, match=r"may take [\d,]+ bytes more, and the budget leaves [\d,]+ free"):
+        tight = plan(model, None, (x,), 0.98).last
+    assert 0 < tight.spare_bytes < found.spare_bytes
+    assert tight.peak_bytes <= tight.budget_bytes - tight.spare_bytes
+    assert plan(Stack(layers=2), squares, (x, x), 0.9).last.spare_bytes == 0
+
+
+def test_a_run_goes_on_with_a_batch_that_is_too_long_for_the_budget():
+    model, inputs = Stack(layers=4), (torch.randn(64, 16), torch.randn(64, 16))
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, inputs, plan(model, squares, inputs, 0.8).last.budget_bytes)
+    long = torch.randn(192, 16), torch.randn(192, 16)
+    with pytest.warns(PlanWarning, match=r"by regions at least [\d,]+ bytes.* The step runs so for such arguments"):
+        assert_same_step(step, model, eager, squares, long)
+    found = step.last
+    assert found.budget_bytes < found.peak_bytes < found.baseline_bytes
+    assert peak_of_step(step, model, long) == found.peak_bytes
+    step(*inputs)
+    assert step.last is step.plans[0]
+
+
 def test_equal_blocks_are_solved_once(monkeypatch):
     counts = []
     solve_once = planner._solve_once
@@ -226,6 +277,13 @@ def test_regions_by_hand():
     # of a step that can be traced whole
     step = plan(Chain(), classify, (torch.randn(64, 16), classes(64)), 0.9, regions=["blocks"])
     assert step.last.regions == ["blocks"]
+
+
+def test_blocks_of_lists():
+    assert blocks_of(Stack(layers=3)) == ["layers.0", "layers.1", "layers.2"]
+    assert blocks_of(Mixture(layers=2)) == ["layers.0", "layers.1", "layers.2", "layers.3", "head"]  # experts stand in a list of their own
+    assert blocks_of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))) == [""]
+    assert blocks_of(nn.Sequential(Layer(2), nn.Sequential(Stack(2), Stack(2)))) == ["0", "1.0", "1.1"]
 
 
 def test_names_that_are_none():
@@ -597,6 +655,94 @@ def test_second_derivatives_are_refused():
     step = plan(model, squares, inputs, 0.9)
     with pytest.raises(PlanError, match="create_graph"):
         torch.autograd.grad(step(*inputs), inputs[0], create_graph=True)
+
+
+def test_the_page(tmp_path):
+    model, inputs, path = Stack(layers=4), (torch.randn(64, 16), torch.randn(64, 16)), tmp_path / "page.html"
+    step = plan(model, squares, inputs, 0.7)
+    text = step.report(show=False, path=str(path))
+    assert f"file://{path}" in text
+    page, found = path.read_text(), step.last
+    for region, _, way in found.calls:
+        assert f"<td>{region.name}</td>" in page
+        assert f"{way.kept:,}" in page
+    assert f"test_regions.py:{line_of('the line that breaks')}" in page
+    for b in found.breaks:
+        assert f"<td class=n>{b.kept_bytes:,}</td>" in page
+    graph, way = next((part.graph, way) for _, part, way in found.calls if way.kept < part.ways.unplanned.kept)
+    runs = [i for kind, i in way.schedule.steps if kind == "compute"]
+    again = next(i for i in runs if runs.count(i) > 1)
+    assert graph.operations[again].name in page
+    # the parts of the step that was measured: two passes of each call, what lies before each, and the end
+    assert len(found.memory) == 4 * len(found.calls) + 1
+    assert max(top for *_, top in found.memory) == found.peak_bytes
+    assert page.count("<rect class=top") == len(found.memory)
+    assert "the budget" in page
+    opened = step.report(show=False).splitlines()[-1].removeprefix("page          file://")
+    with open(opened) as file:
+        assert "Memory over the step" in file.read()
+
+
+def test_plans_in_a_file(tmp_path, monkeypatch):
+    file, model, inputs = str(tmp_path / "plans.json"), Stack(layers=4, make=Norm), (torch.randn(64, 16), torch.randn(64, 16))
+    model.layers.append(nn.Linear(16, 16))  # a region that saves nothing
+    first, small = plan(copy.deepcopy(model), squares, inputs, 0.8), (torch.randn(40, 16), torch.randn(40, 16))
+    first(*small)
+    first.save(file)
+    program = planner.find_program()
+    monkeypatch.setenv("REMAT_PLAN", "")
+    monkeypatch.setenv("PATH", "")
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, inputs, 0.8, plan=file)
+    found = step.last
+    assert found.solves == found.plan_seconds == 0
+    for own in first.plans:
+        for seed in range(2):
+            assert_same_step(step, model, eager, squares, inputs, seed)
+        assert [way.schedule.steps for *_, way in step.last.calls] == [way.schedule.steps for *_, way in own.calls]
+        for name in ("budget_bytes", "baseline_bytes", "predicted_bytes", "peak_bytes", "overhead", "gap"):
+            assert getattr(step.last, name) == getattr(own, name)
+        inputs = small
+    monkeypatch.setenv("REMAT_PLAN", program)
+    other = torch.randn(50, 16), torch.randn(50, 16)
+    assert_same_step(step, model, eager, squares, other)  # a shape that is not in the file is planned
+    assert len(step.plans) == 3
+    assert step.last.solves > 0
+
+
+def test_files_of_other_steps_are_refused(tmp_path):
+    file, inputs = str(tmp_path / "plans.json"), (torch.randn(64, 16), torch.randn(64, 16))
+    plan(Stack(layers=2), squares, inputs, 0.9).save(file)
+    with pytest.raises(PlanError, match=r"another step: it has plans for arguments \(float32\[64, 16\], .*, here \(float32\[65, 16\]"):
+        plan(Stack(layers=2), squares, (torch.randn(65, 16), torch.randn(65, 16)), 0.9, plan=file)
+    with pytest.raises(PlanError, match=r"another step: call 1 of region 'layers.0': operation \d+ \(.*, in the file "):
+        plan(Stack(layers=2, make=lambda width: Layer(width, 0.3)), squares, inputs, 0.9, plan=file)
+
+    class Looks(Layer):
+        def forward(self, x):
+            return super().forward(x) * (1 if x.sum() < 1e9 else 2)
+
+    model = Stack(layers=2)
+    model.layers[0] = Looks(16)
+    with pytest.raises(PlanError, match="another step: call 1 of region 'layers.0': it is not called"):
+        plan(model, squares, inputs, 0.9, plan=file)
+    with pytest.raises(PlanError, match="one that is planned by regions, and this one is traced whole"):
+        plan(Chain(), classify, (torch.randn(64, 16), classes(64)), 0.9, plan=file)
+    plan(Chain(), classify, (torch.randn(64, 16), classes(64)), 0.9).save(file)
+    with pytest.raises(PlanError, match="one that is traced whole, and this one is planned by regions"):
+        plan(Stack(layers=2), squares, inputs, 0.9, plan=file)
+
+
+def test_a_file_whose_plan_takes_more_here(tmp_path):
+    file, inputs, kept = str(tmp_path / "plans.json"), (torch.randn(64, 16), torch.randn(64, 16)), []
+
+    def loss(model, x, y):
+        return squares(model, x, y) + sum(k.exp().sum() * 0 for k in kept)
+
+    plan(Stack(layers=2), loss, inputs, "100kB").save(file)
+    kept.append(torch.zeros(10_000, requires_grad=True))
+    with pytest.raises(PlanError, match=r"takes [\d,]+ bytes here, and its budget is 100,000; plan the step on this device"):
+        plan(Stack(layers=2), loss, inputs, "100kB", plan=file)
 
 
 # ---- the choice

@@ -117,7 +117,7 @@ def test_a_file_that_was_changed(file):
         (text.replace('"compute"', '"free"', 1), "was changed, or cut off"),
         (text[: len(text) // 2], "is no file of plans"),
         ("[]", "is no file of plans"),
-        (text.replace("version 1", "version 9"), "is no file of plans"),
+        (text.replace("version 2", "version 9"), "is no file of plans"),
     ):
         with open(file, "w") as f:
             f.write(wrong)

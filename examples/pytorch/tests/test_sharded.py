@@ -106,13 +106,113 @@ def test_fully_shard_around_a_step_on_two_ranks(tmp_path):
     assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))
 
 
+def bytes_of_step(step, model, inputs):
+    """The bytes of a step on this rank, with gathered parameters, and gradients that were not there before."""
+    model.zero_grad()
+    kept = [p.to_local() for p in model.parameters()]
+    with remat_torch_plan.AliveBytes(resizes=True) as alive:
+        alive.ignore(kept, inputs)
+        step(*inputs).backward()
+    return alive.peak
+
+
+class Looks(nn.Sequential):
+    """Python looks at a value between two blocks."""
+
+    def forward(self, x):
+        for block in self:
+            x = block(x)
+            if x.detach().sum().item() > 1e9:
+                break
+        return x
+
+
+def train_by_layers(rank, folder):
+    """fully_shard on blocks, then a plan by regions, and the other way round: the bits of fully_shard alone, within the budget."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    mesh = torch.distributed.init_device_mesh("cpu", (2,))
+    half = {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
+
+    def shard(model, root, options):
+        for block in model:
+            fully_shard(block, mesh=mesh, **options)
+        if root:
+            fully_shard(model, mesh=mesh, **options)
+
+    for kind, root, options, later in ((nn.Sequential, True, {}, False), (Looks, True, half, False), (Looks, False, {}, True)):
+        torch.manual_seed(5 + rank)
+        inputs, ours, eager = data(), kind(*blocks()), kind(*blocks())
+        if later:
+            step = plan(ours, inputs=inputs, budget=0.9)
+            shard(ours, root, options)
+        else:
+            shard(ours, root, options)
+            step = plan(ours, inputs=inputs, budget=0.9)
+        shard(eager, root, options)
+        optimizers = [torch.optim.AdamW(m.parameters(), 1e-2) for m in (ours, eager)]
+        for i in range(4):
+            losses = []
+            for run, model, optimizer in zip((step, lambda *x: squares(eager, *x)), (ours, eager), optimizers, strict=True):
+                torch.manual_seed(i + 10 * rank)
+                for last in (False, True) if i == 2 else (True,):  # two micro-batches in one of the steps
+                    for part in model.modules():
+                        if hasattr(part, "set_requires_gradient_sync"):
+                            part.set_requires_gradient_sync(last)
+                    losses.append(run(*inputs))
+                    losses[-1].backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+            assert losses[: len(losses) // 2] == losses[len(losses) // 2 :]
+            assert_equal(ours, eager)
+        found = step.last
+        assert found.regions == [str(i) for i in range(6)]
+        assert "equal to the last bit" in str(step.verification)
+        assert found.peak_bytes <= found.budget_bytes == int(0.9 * found.baseline_bytes)
+        assert bytes_of_step(step, ours, inputs) <= found.budget_bytes
+        assert bytes_of_step(lambda *x: squares(eager, *x), eager, inputs) <= found.baseline_bytes
+        small = [x[: 50 + rank] for x in inputs]  # which ranks that plan together have no plan for
+        with pytest.warns(remat_torch_plan.PlanWarning, match="ranks of a sharded model plan together"):
+            torch.manual_seed(3)
+            value = step(*small)
+        torch.manual_seed(3)
+        expected = squares(eager, *small)
+        assert torch.equal(value, expected)
+        value.backward()
+        expected.backward()
+    with pytest.raises(PlanError, match="shapes .*differ from those of rank 0"):
+        plan(ours, inputs=small)
+    with open(os.path.join(folder, f"done-{rank}"), "w"):
+        pass
+    torch.distributed.destroy_process_group()
+
+
+def test_blocks_that_are_sharded_on_two_ranks(tmp_path):
+    torch.multiprocessing.spawn(train_by_layers, args=(str(tmp_path),), nprocs=2)
+    assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))
+
+
+def test_a_sharded_step_that_accumulates_is_not_planned(alone):
+    from torch.distributed.fsdp import fully_shard
+
+    model = blocks()
+    for block in model:
+        fully_shard(block, mesh=alone)
+        block.set_requires_gradient_sync(False)
+    with pytest.raises(PlanError, match=r"set_requires_gradient_sync\(False\) holds while"):
+        plan(model)
+
+
 def test_a_model_that_is_sharded_is_refused(alone):
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
     model = blocks()
     fully_shard(model[2], mesh=alone)
     with pytest.raises(PlanError, match=r"^'2' of the model is sharded by fully_shard; .* fully_shard\(step\)$"):
-        plan(model)
+        plan(model, regions=False)
     with pytest.warns(UserWarning, match="NO_SHARD"):
         model = FullyShardedDataParallel(blocks(), device_id=torch.device("cpu"))
     with pytest.raises(PlanError, match=r"^the model is sharded by FullyShardedDataParallel; .* fully_shard\(step\)$"):

@@ -12,7 +12,7 @@ from same import assert_same_model, assert_same_step, run
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import BudgetError, CaptureError, PlanError, measure_peak
+from remat_torch_plan import BudgetError, CaptureError, PlanError, PlanWarning, measure_peak
 from remat_torch_plan.step import bytes_in_words
 
 WORK = 200_000
@@ -733,6 +733,19 @@ def test_a_budget_that_is_too_small():
     # The budget that the message names can be met.
     least = int(re.search(r"The least budget for which a schedule was found is ([0-9,]+) bytes", text)[1].replace(",", ""))
     assert plan(model, loss, inputs, least).last.peak_bytes <= least < plan(model, loss, inputs, 1.0).last.baseline_bytes
+
+
+def test_a_run_goes_on_with_a_batch_that_is_too_long_for_the_budget():
+    model, loss, inputs = CASES["chain"]()
+    eager = copy.deepcopy(model)
+    step = plan(model, loss, inputs, plan(model, loss, inputs, 0.8).last.schedule.budget_bytes)
+    long = [torch.cat([x] * 3) for x in inputs]
+    with pytest.warns(PlanWarning, match=r"no schedule within .* The step runs by that schedule for such arguments"):
+        assert_same_step(step, model, eager, loss, long)
+    found = step.last
+    assert found.schedule.budget_bytes < found.peak_bytes < found.baseline_bytes
+    model.zero_grad()
+    assert measure_peak(lambda: run(step, *long), keep=[*model.parameters(), long])[1] <= found.peak_bytes
 
 
 @pytest.mark.parametrize(

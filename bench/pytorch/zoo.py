@@ -196,6 +196,8 @@ def check(name, budgets, seconds, rounds):
         if rounds:
             took = medians(ways | {"ours": (step, ours)}, inputs, kwargs, rounds)
             row["time / eager's"] = took["ours"] / took["eager"]
+            row["the same / predicted"] = row["time / eager's"] / (1 + overhead_of(plan))
+            row["beyond it, µs an operation"] = 1e6 * (took["ours"] - took["eager"] * (1 + overhead_of(plan))) / runs_of(plan)
             if budget > 1:
                 row |= {"checkpointed parts": parts, "time / checkpointing's": took["ours"] / took["checkpointing"]}
         if wrong and plan.seeded:
@@ -213,6 +215,12 @@ def by_regions(plan):
 
 def overhead_of(plan):
     return plan.overhead if by_regions(plan) else plan.schedule.overhead
+
+
+def runs_of(plan):
+    """The operations that a step runs, recomputation among them."""
+    schedules = [way.schedule for *_, way in plan.calls] if by_regions(plan) else [plan.schedule]
+    return sum(kind == "compute" for schedule in schedules for kind, _ in schedule.steps)
 
 
 def first_step(name, budget, seconds, rounds):

@@ -154,9 +154,11 @@ def plan(
 @contextlib.contextmanager
 def _quiet(wanted):
     """While entered, Dynamo does not say in five lines at each call that it has traced often enough; a `PlanWarning` has said it."""
+    if not wanted:
+        yield
+        return
     level = log_of_traces.level
-    if wanted:
-        log_of_traces.setLevel(logging.ERROR)
+    log_of_traces.setLevel(logging.ERROR)  # empties the caches of all loggers
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ the random generator's state to the last bit; and the peak by a tracker that is 
     python bench/pytorch/zoo.py --models broken                # those that cannot be traced whole, and are planned by regions
     python bench/pytorch/zoo.py --times 11                     # and how long a step takes, beside eager and beside checkpointing
     python bench/pytorch/zoo.py --first 1 --budgets 0.6        # processor seconds of plan() and of the first step, checked and not
+    python bench/pytorch/zoo.py --kernels cuda                 # what eager PyTorch dispatches on a device, that need not be here, and the trace does not
     python bench/pytorch/zoo.py --curve 20 --budgets 0.6 --models bert,gpt2,t5 [--ranks 2]
 
 --times: medians of the processor time of so many steps, ways taking turns. Checkpointing is torch.utils.checkpoint on every part of
@@ -48,6 +49,7 @@ from zoo_models import BROKEN, MODELS
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
 import remat_torch_plan  # noqa: E402
+import remat_torch_plan.kernels  # noqa: E402
 
 CLIP = 0.5  # the norm of a training step's gradients
 
@@ -260,6 +262,18 @@ def first_step(name, budget, seconds, rounds):
     return row | {"operations": sum(len(g.operations) for g in step.last.graphs)}
 
 
+def compare_kernels(name, device):
+    """The row of a model: operations of eager PyTorch's forward pass on fake tensors of the device, and of AOTAutograd's trace, that the other lacks."""
+    torch.manual_seed(0)
+    model, loss, inputs, kwargs = (MODELS | BROKEN)[name]()
+    model.train()
+    eager, traced = remat_torch_plan.kernels.kernels_of(model, loss, inputs, kwargs, device)
+    alone, instead = remat_torch_plan.kernels.differences(eager, traced)
+    text = lambda counts: " ".join(f"{n}:{c}" for n, c in sorted(counts.items()))  # noqa: E731
+    row = {"model": name, "device": device, "result": "differs" if alone or instead else "same kernels"}
+    return row | {"operations": sum(eager.values()), "eager alone": text(alone), "trace alone": text(instead)}
+
+
 def batches(inputs, kwargs, count, seed):
     """As many arguments of the same shapes: tensors of numbers are drawn, those of integers shuffled."""
     generator = torch.Generator().manual_seed(seed)
@@ -367,6 +381,7 @@ def main():
     parser.add_argument("--csv", help="file for the rows")
     parser.add_argument("--times", type=int, default=0, metavar="STEPS", help="the medians of so many steps, too")
     parser.add_argument("--first", type=int, metavar="ROUNDS", help="seconds to the end of the first step, at the first budget")
+    parser.add_argument("--kernels", metavar="DEVICE", help="compare kernels, as of cuda; nothing is planned")
     parser.add_argument("--curve", type=int, metavar="STEPS", help="train for so many steps, at the first budget")
     parser.add_argument("--ranks", type=int, help="with --curve: in so many processes")
     arguments = parser.parse_args()
@@ -383,6 +398,8 @@ def main():
         try:
             if arguments.first:
                 found = [first_step(name, budgets[0], arguments.seconds, arguments.first)]
+            elif arguments.kernels:
+                found = [compare_kernels(name, arguments.kernels)]
             elif arguments.curve:
                 found = [compare_curves(name, budgets[0], arguments.seconds, arguments.curve)]
             else:

@@ -40,7 +40,8 @@ def test_what_is_not_known_to_keep_bits_is_counted():
     assert alone == Counter(native_batch_norm=1, mm=1, bernoulli=1) and instead == Counter(fused=4)
     text = "eager PyTorch runs bernoulli (1), mm (1), native_batch_norm (1) where the trace has fused (4)"
     assert kernels.sentence(alone, instead) == text
-    assert kernels.sentence(Counter(mm=1), Counter()) == "eager PyTorch runs mm (1) where the trace has nothing"
+    assert kernels.sentence(Counter(), Counter(mm=1)) == "eager PyTorch runs nothing where the trace has mm (1)"
+    assert kernels.differences(Counter(mm=2, tanh=1), Counter(mm=2)) == (Counter(), Counter())  # a result that nothing reads
 
 
 def test_a_plan_warns_of_other_kernels_once(monkeypatch):

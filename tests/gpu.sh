@@ -4,18 +4,19 @@
 #
 #   bash tests/gpu.sh build         on a machine with the CUDA Toolkit: builds the programs into build/gpu-programs
 #   bash tests/gpu.sh --plan        (or --dry-run) runs nothing: the parts and their steps, minutes by part, what is done already
-#   bash tests/gpu.sh first         on the machine with the GPU, one after the other: package smoke graphs link
+#   bash tests/gpu.sh first         on the machine with the GPU, one after the other: package smoke llm link
 #   bash tests/gpu.sh second        the same: bits sanitize
 #   bash tests/gpu.sh PART…         these parts
 #   bash tests/gpu.sh all           all parts, the most valuable first
 #
 #   package    the GPU tests of the Python package (pytest's mark gpu)
 #   smoke      the tests with the label gpu, and short training runs
-#   graphs     planned PyTorch steps in CUDA graphs beside eager ones, in bfloat16
+#   llm        language models in bfloat16: planned steps in CUDA graphs beside eager ones and checkpoints, at equal bytes; rows in the log
 #   link       the link to the host; launches beside a hand-written loop
 #   bits       planned PyTorch steps on the GPU: bits, bytes, copies
 #   sanitize   the tests and a training run under compute-sanitizer
-#   figures, torch, more            what is known already (docs/figures/gpu): training within budgets, replayed, eager and with copies;
+#   compilers  the same beside torch.compile, with and without a budget
+#   graphs, figures, torch, more    what is known already (docs/figures/gpu): steps in CUDA graphs; training within budgets, replayed, eager and with copies;
 #                                   the same step with PyTorch's checkpoints; a thousand replays, two streams, PyTorch's own means
 #
 # The machine with the GPU needs this folder, build/gpu-programs and a driver: no compiler, package, network or .git. Matrix
@@ -41,11 +42,11 @@ matmul=${MATMUL:-any}
 most_files=8
 most_bytes=$((16 * 1024 * 1024))
 most_program_bytes=$((40 * 1024 * 1024))
-first=(package smoke graphs link)
+first=(package smoke llm link)
 second=(bits sanitize)
-known_parts=(figures torch more)
+known_parts=(compilers graphs figures torch more)
 all_parts=("${first[@]}" "${second[@]}" "${known_parts[@]}")
-declare -A seconds=([package]=130 [smoke]=150 [graphs]=100 [link]=60 [bits]=90 [sanitize]=180 [figures]=420 [torch]=360 [more]=300)
+declare -A seconds=([package]=130 [smoke]=150 [llm]=110 [link]=60 [bits]=90 [sanitize]=180 [compilers]=300 [graphs]=100 [figures]=420 [torch]=360 [more]=300)
 start_seconds=180
 most_seconds=900
 kinds=(launches training checkpoints compare graphs)
@@ -392,6 +393,21 @@ run_same() {
 package() {
   has_torch && has_torch_plan || return
   run "tests of the package" 120 bash tests/gpu_torch.sh tests
+}
+
+# Their rows, with other columns than those of any file, are in the log, each as soon as it is measured.
+llm() {
+  has_torch && has_torch_plan || return
+  run "language models, GPT-2" 60 "$python" bench/pytorch/gpu_llm.py --networks gpt2 --ways eager,checkpoint,selective --ours graph \
+    --seconds 1 --minutes 0.8
+  run "language models, blocks of Llama" 50 "$python" bench/pytorch/gpu_llm.py --networks llama_blocks --ways eager,checkpoint,selective \
+    --ours graph --seconds 1 --minutes 0.7
+}
+
+compilers() {
+  has_torch && has_torch_plan || return
+  run "language models, compiled, GPT-2" 150 "$python" bench/pytorch/gpu_llm.py --networks gpt2 --ways compile --minutes 2.2
+  run "language models, compiled, blocks of Llama" 150 "$python" bench/pytorch/gpu_llm.py --networks llama_blocks --ways compile --minutes 2.2
 }
 
 graphs() {

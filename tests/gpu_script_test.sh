@@ -67,7 +67,7 @@ lacks() {  # FILE TEXT
 fresh
 gpu
 expect "no part" 2 $?
-contains "$work/printed" "a part is missing: build, --plan, first, second, package smoke graphs link bits sanitize figures torch more or all"
+contains "$work/printed" "a part is missing: build, --plan, first, second, package smoke llm link bits sanitize compilers graphs figures torch more or all"
 gpu smoek
 expect "an unknown part" 2 $?
 contains "$work/printed" "unknown part smoek; expected build, --plan, first, second, package smoke"
@@ -101,7 +101,7 @@ awk '$1 ~ /^(first|second|known):$/ { call = $1; said[call] = $2 } $3 == "minute
   $1 == "first" { start = $5; whole = $11 }
   END { for (c in said) if (sum[c] - said[c] > 0.5 || said[c] - sum[c] > 0.5) exit 1
     both = said["first:"] + said["second:"] + start
-    exit !(n == 9 && said["first:"] <= 10 && said["second:"] <= 10 && start >= 3 && both <= 15 && whole <= 15 && whole > both - 0.5) }' "$work/printed"
+    exit !(n == 11 && said["first:"] <= 10 && said["second:"] <= 10 && start >= 3 && both <= 15 && whole <= 15 && whole > both - 0.5) }' "$work/printed"
 expect "the plan's minutes" 0 $?
 
 # ---- smoke runs every test that was built, and the examples
@@ -235,8 +235,10 @@ lacks "$work/calls" "check_networks.py"
 fresh
 # shellcheck disable=SC2016
 fake "$work/python" 'case "$*" in *gpu_graphs*) printf "a,header\nb,line\n"; exec 1>&-; echo "with $REMAT_PLAN" >&2 ;; esac'
-gpu package graphs bits
+gpu package graphs bits llm compilers
 expect "the package" 0 $?
+contains "$work/calls" "gpu_llm.py --networks gpt2 --ways eager,checkpoint,selective --ours graph"
+contains "$work/calls" "gpu_llm.py --networks llama_blocks --ways compile"
 contains "$work/calls" "-m pytest -q -m gpu"
 contains "$work/calls" "gpu_graphs.py --size full --budgets 1,0.6"
 contains "$OUT/graphs.csv" "b,line,steps-as-graphs--small"
@@ -377,7 +379,7 @@ fresh
 fake "$work/python" 'true'
 gpu all
 expect "all" 0 $?
-[ "$(grep -o '^# gpu.sh [a-z]*' "$OUT/gpu.log" | cut -d ' ' -f 3 | paste -sd ' ')" = "package smoke graphs link bits sanitize figures torch more" ] ||
+[ "$(grep -o '^# gpu.sh [a-z]*' "$OUT/gpu.log" | cut -d ' ' -f 3 | paste -sd ' ')" = "package smoke llm link bits sanitize compilers graphs figures torch more" ] ||
   { echo "WRONG: the order of all"; mistakes=$((mistakes + 1)); }
 
 if [ "$mistakes" -ne 0 ]; then

@@ -9,6 +9,7 @@ the random generator's state to the last bit; and the peak by a tracker that is 
     python bench/pytorch/zoo.py --models broken                # those that cannot be traced whole, and are planned by regions
     python bench/pytorch/zoo.py --times 11                     # and how long a step takes, beside eager and beside checkpointing
     python bench/pytorch/zoo.py --first 1 --budgets 0.6        # processor seconds of plan() and of the first step, checked and not
+    python bench/pytorch/zoo.py --kernels cuda                 # what eager PyTorch dispatches on a device, that need not be here, and the trace does not
     python bench/pytorch/zoo.py --curve 20 --budgets 0.6 --models bert,gpt2,t5 [--ranks 2]
 
 --times: medians of the processor time of so many steps, ways taking turns. Checkpointing is torch.utils.checkpoint on every part of
@@ -48,6 +49,7 @@ from zoo_models import BROKEN, MODELS
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
 import remat_torch_plan  # noqa: E402
+import remat_torch_plan.kernels  # noqa: E402
 
 CLIP = 0.5  # the norm of a training step's gradients
 
@@ -196,6 +198,8 @@ def check(name, budgets, seconds, rounds):
         if rounds:
             took = medians(ways | {"ours": (step, ours)}, inputs, kwargs, rounds)
             row["time / eager's"] = took["ours"] / took["eager"]
+            row["the same / predicted"] = row["time / eager's"] / (1 + overhead_of(plan))
+            row["beyond it, µs an operation"] = 1e6 * (took["ours"] - took["eager"] * (1 + overhead_of(plan))) / runs_of(plan)
             if budget > 1:
                 row |= {"checkpointed parts": parts, "time / checkpointing's": took["ours"] / took["checkpointing"]}
         if wrong and plan.seeded:
@@ -213,6 +217,12 @@ def by_regions(plan):
 
 def overhead_of(plan):
     return plan.overhead if by_regions(plan) else plan.schedule.overhead
+
+
+def runs_of(plan):
+    """The operations that a step runs, recomputation among them."""
+    schedules = [way.schedule for *_, way in plan.calls] if by_regions(plan) else [plan.schedule]
+    return sum(kind == "compute" for schedule in schedules for kind, _ in schedule.steps)
 
 
 def first_step(name, budget, seconds, rounds):
@@ -250,6 +260,20 @@ def first_step(name, budget, seconds, rounds):
     row |= {f"first step, ms, verify={v}": 1e3 * statistics.median(found) for v, found in taken.items()}
     row |= {f"later step, ms, verify={v}": 1e3 * statistics.median(found) for v, found in later.items()}
     return row | {"operations": sum(len(g.operations) for g in step.last.graphs)}
+
+
+def compare_kernels(name, device):
+    """The row of a model: operations of eager PyTorch's forward pass on fake tensors of the device, and of AOTAutograd's trace, that the other lacks."""
+    torch.manual_seed(0)
+    model, loss, inputs, kwargs = (MODELS | BROKEN)[name]()
+    model.train()
+    if hasattr(getattr(model, "config", None), "use_cache"):
+        model.config.use_cache = False  # an empty cache is a real tensor, for which the device would have to be here
+    eager, traced = remat_torch_plan.kernels.kernels_of(model, loss, inputs, kwargs, device)
+    alone, instead = remat_torch_plan.kernels.differences(eager, traced)
+    text = lambda counts: " ".join(f"{n}:{c}" for n, c in sorted(counts.items()))  # noqa: E731
+    row = {"model": name, "device": device, "result": "differs" if alone or instead else "same kernels"}
+    return row | {"operations": sum(eager.values()), "eager alone": text(alone), "trace alone": text(instead)}
 
 
 def batches(inputs, kwargs, count, seed):
@@ -359,6 +383,7 @@ def main():
     parser.add_argument("--csv", help="file for the rows")
     parser.add_argument("--times", type=int, default=0, metavar="STEPS", help="the medians of so many steps, too")
     parser.add_argument("--first", type=int, metavar="ROUNDS", help="seconds to the end of the first step, at the first budget")
+    parser.add_argument("--kernels", metavar="DEVICE", help="compare kernels, as of cuda; nothing is planned")
     parser.add_argument("--curve", type=int, metavar="STEPS", help="train for so many steps, at the first budget")
     parser.add_argument("--ranks", type=int, help="with --curve: in so many processes")
     arguments = parser.parse_args()
@@ -375,6 +400,8 @@ def main():
         try:
             if arguments.first:
                 found = [first_step(name, budgets[0], arguments.seconds, arguments.first)]
+            elif arguments.kernels:
+                found = [compare_kernels(name, arguments.kernels)]
             elif arguments.curve:
                 found = [compare_curves(name, budgets[0], arguments.seconds, arguments.curve)]
             else:

@@ -236,7 +236,7 @@ def capture(model, loss, inputs, kwargs=None, device=None):
     try:
         with contextlib.ExitStack() as tracing:
             move_to = traced_on if device is not None or not here else None
-            inputs, kwargs = tracing.enter_context(_on_device(module, inputs, kwargs, move_to))
+            inputs, kwargs = tracing.enter_context(on_device(module, inputs, kwargs, move_to))
             tracing.enter_context(torch.enable_grad())
             tracing.enter_context(torch.fx.traceback.preserve_node_meta())
             tracing.enter_context(marks.following_modules())
@@ -310,7 +310,7 @@ def _check_output(joint, stack):
 
 
 @contextlib.contextmanager
-def _on_device(module, inputs, kwargs, device):
+def on_device(module, inputs, kwargs, device):
     """Puts fake tensors of `device` into the place of the parameters and buffers, and of the inputs, for a while."""
     tensors = [*module.parameters(), *module.buffers(), *pytree.tree_leaves((inputs, kwargs))]
     tensors = [t for t in tensors if isinstance(t, torch.Tensor)]

@@ -11,7 +11,6 @@ adds that to the parameter before the next gate runs.
 """
 import contextlib
 import itertools
-import re
 import threading
 import weakref
 from dataclasses import dataclass, field
@@ -20,11 +19,12 @@ import torch
 from torch.fx.node import has_side_effect
 
 from .errors import PlanError
-from .private import BoxedCodeGen, DisableAutocast, hooks_of_saved_tensors, keeps_graph
+from .private import DisableAutocast, hooks_of_saved_tensors, keeps_graph, uses_autocast
 
 _CALLS = weakref.WeakValueDictionary()  # number -> call; the gates hold the calls
 _NUMBERS = itertools.count()
 _LOCAL = threading.local()
+_NOTHING = contextlib.nullcontext()
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Call:
         if self._running is None and place not in self._ready:
             return None
         # As AOTAutograd does for its backward graphs: the casts of autocast are in the graph.
-        with DisableAutocast():
+        with DisableAutocast() if uses_autocast() else _NOTHING:
             while place not in self._ready:
                 box = next(self._running)
                 self._ready[box[0]] = box.pop()
@@ -261,16 +261,9 @@ def box(place, gradient):
 
 def as_generator(module):
     """The graph of `module` as a function of its boxed arguments that yields the boxes. O(nodes)."""
-    module.graph.set_codegen(BoxedCodeGen())
-    code = module.graph.python_code("self")
-    # A line `g_in_a_box = …box(3, g);  g = g_in_a_box = None`, of which the name of the box stays for one line more.
-    line = r"^( +)(\w+_in_a_box) = (\S+\(.*\));  (.*)\2 = None$"
-    source, count = re.subn(line, r"\1\2 = \3;  \4None\n\1yield \2", code.src, flags=re.MULTILINE)
-    assert count == sum(node.target is box for node in module.graph.nodes), "the code of FX graphs has changed"
-    names = dict(code.globals)
-    exec(compile(source, "<planned backward pass>", "exec"), names)
-    forward = names["forward"]
-    return lambda arguments: forward(module, arguments)
+    from . import straight  # which knows boxes
+
+    return straight.as_function(module, gives_boxes=True)
 
 
 def run_backward(module):

@@ -34,6 +34,7 @@ from .private import (
     TracingContext,
     aot_autograd,
     compile_fx,
+    compile_under,
     disable_current_modes,
     dynamo_config,
     functorch_config,
@@ -162,8 +163,9 @@ class GuardedStep:
 
     def _trace_and_run(self, inputs, kwargs, **settings):
         self._begin = time.perf_counter()
+        self._settings = settings
         # Dynamo leaves a step alone while a dispatch mode is entered, as one that counts bytes: only the run is under it.
-        with dynamo_config.patch(_settings(**settings)), disable_current_modes() as self._modes:
+        with disable_current_modes() as self._modes:
             return self._function()(self._module, *inputs, **kwargs)
 
     def _function(self):
@@ -182,7 +184,7 @@ class GuardedStep:
         own = self._code_of_its_own("planned_step")
         # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
         me = weakref.ref(self)
-        function = torch.compile(own, backend=lambda *graph: me()._backend(*graph), fullgraph=True)
+        function = compile_under(lambda: _settings(**me()._settings), own, lambda *graph: me()._backend(*graph))
         self._unguarded = now
         self._functions.append((now, function))
         return function

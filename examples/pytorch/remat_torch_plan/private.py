@@ -2,6 +2,7 @@
 """Every private name of PyTorch's that this package uses, and what for. A name that a version of PyTorch lacks is an error that
 names it; the other files of the package use PyTorch's public names alone. Tried with PyTorch 2.11 and 2.15."""
 import contextlib
+import functools
 import importlib
 import logging
 import os
@@ -60,6 +61,7 @@ DataDependentShape = _take(
 )
 mark_static = _take("torch._dynamo.mark_static", "keeps sizes of inputs constants of the graph")
 aot_autograd = _take("torch._dynamo.backends.common.aot_autograd", "makes forward and backward graph of Dynamo's graph")
+_optimize = _take("torch._dynamo.optimize", "traces a step under settings that its calls do not need")
 compile_fx = _take("torch._inductor.compile_fx.compile_fx", "Inductor, for compile=True")
 _compile_fx_inner = _take("torch._inductor.compile_fx.compile_fx_inner", "Inductor on one graph, for compile='regions'")
 inductor_config = _take("torch._inductor.config", "lets Inductor draw eager PyTorch's random numbers, for compile='regions'")
@@ -69,6 +71,7 @@ export_joint = _take(
     "torch._functorch.aot_autograd.aot_export_joint_with_descriptors", "traces a step without Dynamo: exports, frozen steps"
 )
 compile_joint = _take("torch._functorch.aot_autograd.aot_compile_joint_with_descriptors", "runs such a trace")
+aot_export_module = _take("torch._functorch.aot_autograd.aot_export_module", "traces a forward pass on fake tensors, whose kernels are compared with eager's")
 functorch_config = _take("torch._functorch.config", "turns donated buffers off, so that a backward pass may run twice")
 hooks_of_saved_tensors = _take("torch._C._autograd._top_saved_tensors_default_hooks", "tells whether a step runs under hooks of saved tensors")
 _push_hooks = _take("torch._C._autograd._push_saved_tensors_default_hooks", "puts hooks of saved tensors back after a comparison with eager PyTorch")
@@ -104,7 +107,6 @@ SavedForBackwardsAOTOutput = _take(
 extract_outputs = _take("torch._functorch.partitioners._extract_fwd_bwd_outputs", "tells forward outputs and gradients apart")
 rng_prims = _take("torch._prims.rng_prims", "random operations that run again under Inductor")
 inductor_prims = _take("torch._inductor.inductor_prims", "registers Inductor's random operations")
-BoxedCodeGen = _take("torch.fx.graph._BoxedCodeGen", "functions that free their arguments")
 OpOverload = _take("torch._ops.OpOverload", "an operation of ATen's")
 with_effects = _take("torch._higher_order_ops.effects.with_effects", "an operation with a side effect, in a trace")
 default_partition = _take("torch._functorch.partitioners.default_partition", "runs a step that Dynamo cannot trace as PyTorch would")
@@ -116,6 +118,8 @@ will_run = _take("torch._C._will_engine_execute_node", "tells torch.autograd.gra
 disable_current_modes = _take("torch.utils._python_dispatch._disable_current_modes", "leaves dispatch modes for a while")
 push_mode = _take("torch.utils._python_dispatch._push_mode", "enters a dispatch mode again")
 pop_mode = _take("torch.utils._python_dispatch._pop_mode", "leaves it")
+functions_of_networks = _take("torch._C._nn", "has functions of ATen's, as gelu, that a planned step calls")
+uses_autocast = _take("torch._C._is_any_autocast_enabled", "tells whether a backward graph must leave autocast")
 DisableAutocast = _take("torch._C._DisableAutocast", "runs a backward graph as AOTAutograd does")
 pytree = _take("torch.utils._pytree", "flattens nested arguments")
 default_store = _take(
@@ -124,6 +128,24 @@ default_store = _take(
 )
 _before_forward = _take("torch.nn.parallel.DistributedDataParallel._pre_forward", "DDP's work before the model runs")
 _after_forward = _take("torch.nn.parallel.DistributedDataParallel._post_forward", "DDP's work after the model has run")
+
+
+def compile_under(settings, function, backend):
+    """`torch.compile(function, backend=backend, fullgraph=True)` that traces under Dynamo's `settings()`, a dict, and calls without them.
+
+    Settings are read while Dynamo traces. Entering them takes longer than all guards of a small model.
+    """
+    context = _optimize(backend=backend, nopython=True)
+    trace = context.callback
+
+    @functools.wraps(trace)
+    def under(*frame):
+        with dynamo_config.patch(settings()):
+            return trace(*frame)
+
+    under._torchdynamo_orig_backend = trace  # by which Dynamo finds what it has traced
+    context.callback = under
+    return context(function)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Runs a joint graph, cut into a forward and a backward graph, operation by operation, in the order in which it is written."""
-from . import gradients
-from .private import BoxedCodeGen, TracingContext, compile_joint, functorch_config, pytree
+from . import gradients, straight
+from .private import TracingContext, compile_joint, functorch_config, pytree
 
 
 # Without donated buffers `backward(retain_graph=True)` works; only Inductor has a use for them. Planned graphs have no effect tokens.
@@ -10,13 +10,7 @@ AS_WRITTEN = {"donated_buffer": False, "unlift_effect_tokens": True}
 
 def run_as_written(module, _):
     """A compiler for AOTAutograd that changes nothing. Each value, arguments too, is freed after its last use."""
-    module.graph.set_codegen(BoxedCodeGen())
-    module.recompile()
-    forward = module.forward
-
-    def run(arguments):
-        return forward(arguments)
-
+    run = straight.as_function(module)
     run._boxed_call = True
     return run
 

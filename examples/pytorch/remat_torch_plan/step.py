@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from . import copies, distributed, rng
+from . import copies, distributed, kernels, rng
 from .apply import first_runs_in_order, random_operations_that_repeat
 from .arguments import check_arguments, check_inputs, check_regions
 from .capture import LossModule, capture
@@ -169,9 +169,11 @@ def plan(
 @contextlib.contextmanager
 def _quiet(wanted):
     """While entered, Dynamo does not say in five lines at each call that it has traced often enough; a `PlanWarning` has said it."""
+    if not wanted:
+        yield
+        return
     level = log_of_traces.level
-    if wanted:
-        log_of_traces.setLevel(logging.ERROR)
+    log_of_traces.setLevel(logging.ERROR)  # empties the caches of all loggers
     try:
         yield
     finally:
@@ -309,6 +311,7 @@ class _State:
         self.seconds = 0.0  # of tracing, measuring and planning
         self.runs_eagerly = False  # some calls do, since there are too many plans
         self.checked = set()  # plans that were compared with eager PyTorch
+        self.kernels_compared = set()  # plans whose kernels were
         self.due = False  # so is the plan of this call
         self.verification = None  # the last
         self.saved = None  # SavedPlans
@@ -437,6 +440,11 @@ class PlannedStep(nn.Module):
 
     def _compare(self, unchecked, inputs, kwargs):
         state, options = self._state, self._options
+        if unchecked.plan not in state.kernels_compared:
+            state.kernels_compared.add(unchecked.plan)
+            differing = kernels.warning(state.module, inputs, kwargs)
+            if differing:
+                warnings.warn(differing, PlanWarning, stacklevel=2)
         ways = Ways(state.module, self._run_planned, state.traced.unplanned, bool(options.compile), options.cuda_graph, options.compile is True)
         ways.ranks = getattr(state.traced, "ranks", None)
         found = state.verification = compare_with_eager(ways, unchecked.plan, inputs, kwargs, unchecked.written, state.steps)

@@ -189,6 +189,17 @@ class GuardedStep:
         self._functions.append((now, function))
         return function
 
+    def forget(self, plan):
+        """The next call traces anew, and plans in the place of `plan`. Returns what was compiled."""
+        self.plans.remove(plan)
+        compiled, self._functions = self._functions, []
+        return compiled
+
+    def restore(self, plan, compiled):
+        """What `forget(plan)` returned is in force again."""
+        self.plans.append(plan)
+        self.last, self._functions = plan, compiled
+
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet. Runs nothing. Returns the `Plan`."""
         states = rng.python_states()  # Dynamo draws what the step would draw

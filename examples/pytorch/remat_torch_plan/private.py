@@ -257,6 +257,11 @@ def sequence_number(node):
     return node._sequence_nr()
 
 
+def allocations(profile):
+    """[(nanoseconds, bytes)] of what the CPU's allocator gave out, or got back by a negative number, while a profile with memory ran."""
+    return [(e.start_ns(), e.nbytes()) for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+
+
 def is_managed_by_fsdp(module):
     """True for a module that fully_shard or a FullyShardedDataParallel around it shards: both mark it for Dynamo."""
     return getattr(module, "_is_fsdp_managed_module", False)

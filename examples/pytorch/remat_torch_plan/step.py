@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from . import copies, distributed, kernels, rng
+from . import allocated, copies, distributed, kernels, rng
 from .apply import first_runs_in_order, random_operations_that_repeat
 from .arguments import check_arguments, check_inputs, check_regions
 from .capture import LossModule, capture
@@ -44,6 +44,7 @@ from .snapshot import Snapshot
 from .private import DataDependentShape, after_forward, before_forward, install_output_hooks, log_of_traces, storage_key
 
 _LOG = logging.getLogger("remat_torch_plan")
+MOST_COMPILATIONS = 3  # of one graph, until what it takes is within its budget
 
 
 def plan(
@@ -224,6 +225,7 @@ class Plan:
     measure_seconds: float
     plan_seconds: float
     seeded: bool
+    measured_bytes: int | None = None  # of a compiled step: what it took
 
     @property
     def peak_bytes(self):
@@ -311,6 +313,10 @@ class _State:
         self.seconds = 0.0  # of tracing, measuring and planning
         self.runs_eagerly = False  # some calls do, since there are too many plans
         self.checked = set()  # plans that were compared with eager PyTorch
+        self.targets = {}  # graph as text -> (bytes to plan for, those of the last plan), where Inductor's code has exceeded the budget
+        self.measured = {}  # graph as text -> (promised, measured) of each compilation
+        self.measuring = False
+        self.set_aside = {}  # graph as text -> [(plan, what was compiled for it)] that took more than the budget
         self.kernels_compared = set()  # plans whose kernels were
         self.due = False  # so is the plan of this call
         self.verification = None  # the last
@@ -413,13 +419,16 @@ class PlannedStep(nn.Module):
 
     def _may_run(self, plan):
         state = self._state
+        if self._binds_by_measure and plan.measured_bytes is None:
+            return state.measuring
         return not state.due and (not self._options.verify or plan in state.checked)
 
     def _run_checked(self, inputs, kwargs):
         """The loss of the planned step, which is compared with eager PyTorch's before if it is due, or the first of its plan."""
         state, every = self._state, self._options.compare_every
         state.due = bool(every) and (state.steps - 1) % every == 0
-        drawn = random.getstate() if state.due or self._options.verify else None  # Dynamo draws what the step will draw
+        due = state.due
+        drawn = random.getstate() if due or self._options.verify or self._options.compile else None  # Dynamo draws what the step will draw
         while True:
             try:
                 return self._run_planned(*inputs, **kwargs)
@@ -428,6 +437,10 @@ class PlannedStep(nn.Module):
             finally:
                 state.due = False
             random.setstate(drawn)
+            if self._binds_by_measure and unchecked.plan.measured_bytes is None:
+                self._bind(unchecked, inputs, kwargs)
+                state.due = due
+                continue
             new = unchecked.plan not in state.checked
             state.checked.add(unchecked.plan)
             try:
@@ -437,6 +450,48 @@ class PlannedStep(nn.Module):
                     state.checked.discard(unchecked.plan)
                 raise
             # A plan by regions may be made anew now, if a guard of one did not hold: then that one is compared, too.
+
+    @property
+    def _binds_by_measure(self):
+        """True if Inductor decides what the step takes, and no other rank plans beside this one."""
+        return self._options.compile is True and not self._options.same_plan and not distributed.is_parallel()
+
+    def _bind(self, unchecked, inputs, kwargs):
+        """Measures what the compiled step takes. If it is more than the budget, the plan goes, and the next one gets another target.
+
+        After three compilations the step runs as that one which takes least, and a `PlanWarning` says so.
+        """
+        state, plan = self._state, unchecked.plan
+        state.measuring = True
+        try:
+            plan.measured_bytes = allocated.peak_of_step(state.module, self._run_planned, inputs, kwargs, unchecked.written)
+        finally:
+            state.measuring = False
+        content = next(text for text, found in state.by_content.items() if found is plan)
+        tried = state.measured.setdefault(content, [])
+        tried.append((plan.peak_bytes, plan.measured_bytes))
+        budget = plan.schedule.budget_bytes
+        _LOG.info("compiled: promised %s, takes %s of %s", *map(bytes_in_words, (*tried[-1], budget)))
+        if plan.measured_bytes <= budget:
+            state.set_aside.pop(content, None)
+            return
+        target = allocated.next_target(tried, budget, plan.baseline_bytes) if len(tried) < MOST_COMPILATIONS else None
+        aside = state.set_aside.setdefault(content, [])
+        aside.append((plan, state.traced.forget(plan)))
+        if target is not None:
+            state.targets[content] = target, plan.peak_bytes
+            del state.by_content[content]
+            return
+        best, compiled = min(aside, key=lambda pair: pair[0].measured_bytes)
+        del state.set_aside[content]
+        state.by_content[content] = best
+        state.traced.restore(best, compiled)
+        warnings.warn(
+            f"compile=True: Inductor's code takes {best.measured_bytes:,} bytes, and the budget is {budget:,}: the least of {len(tried)} plans for less and less; "
+            "compile=False keeps to it to the byte",
+            PlanWarning,
+            stacklevel=2,
+        )
 
     def _compare(self, unchecked, inputs, kwargs):
         state, options = self._state, self._options
@@ -656,7 +711,7 @@ class PlannedStep(nn.Module):
             if not self._options.compile:
                 measure_operations(graph, device, self._options.measure)
             measure_seconds = time.perf_counter() - begin
-            found = self._solve(graph, device)
+            found = self._solve(graph, device, self._state.targets.get(content))
             found.measure_seconds = measure_seconds
             return found
 
@@ -688,12 +743,16 @@ class PlannedStep(nn.Module):
                 )
         return found
 
-    def _solve(self, graph, device):
-        """The plan for `graph`. Raises a `BudgetError` that names the least budget for which one was found."""
+    def _solve(self, graph, device, target=None):
+        """The plan for `graph`; with a `target`, in place of a budget that Inductor has exceeded, that of `_solve_below`. Raises a `BudgetError` that names the least budget for which one was found."""
         baseline = graph.baseline_peak()
         budget = parse_budget(self._options.budget, baseline)
         if is_fraction(self._options.budget):
             budget = self._state.budget_bytes = max(budget, self._state.budget_bytes)
+        if target is not None:
+            found = self._solve_below(graph, device, *target, baseline)
+            found.schedule.budget_bytes = budget
+            return found
         try:
             return self._solve_within(graph, device, budget, baseline)
         except BudgetError as error:
@@ -707,6 +766,15 @@ class PlannedStep(nn.Module):
         found = found or self._solve_within(graph, device, baseline, baseline)
         found.schedule.budget_bytes = budget
         return found
+
+    def _solve_below(self, graph, device, target, before, baseline):
+        """The plan of at most `target` bytes; if there is none, of a number between that and `before`; else one that computes nothing again."""
+        for within in (target, (target + before) // 2, (target + 3 * before) // 4):
+            try:
+                return self._solve_within(graph, device, within, baseline)
+            except BudgetError:
+                pass
+        return self._solve_within(graph, device, baseline, baseline)
 
     def _least_plan(self, graph, device, too_small, baseline):
         """The plan of least peak that a few solves find, each in a quarter of the time; None if that is the unplanned step."""
@@ -836,6 +904,8 @@ def _lines_about_plan(found):
         f"planning      {found.capture_seconds:.2f} s to trace, {found.measure_seconds:.2f} s to measure, "
         f"{found.plan_seconds:.2f} s to plan",
     ]
+    if found.measured_bytes is not None:
+        lines.insert(2, f"compiled      takes {bytes_in_words(found.measured_bytes)}, as measured")
     if schedule.link is not None:
         lines += _lines_about_copies(found)
     if found.seeded:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Compiled steps within their budget: what the allocator gives out is measured, and the next plan is made for less."""
+import copy
+import warnings
+
+import pytest
+import torch
+from nets import chain
+
+import remat_torch_plan
+from remat_torch_plan import PlanWarning, allocated
+
+
+def test_the_peak_of_a_step_is_the_allocators():
+    model, loss, inputs = chain()
+    before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    module = remat_torch_plan.capture.LossModule(model, loss)
+    taken = []
+
+    def more(*inputs):
+        taken.append(torch.rand(2_000_000))
+        result = module(*inputs)
+        taken.clear()
+        return result
+
+    base = allocated.peak_of_step(module, module, inputs, {})
+    gradients = sum(4 * p.numel() for p in model.parameters())
+    assert gradients < base < 1_000_000
+    assert 8_000_000 < allocated.peak_of_step(module, more, inputs, {}) < 8_000_000 + 2 * base
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(p.grad is None and torch.equal(p, before[n]) for n, p in model.named_parameters())
+
+
+def test_the_next_target():
+    assert allocated.next_target([(100, 110)], 100, 150) == int(0.98 * 87.5)
+    assert allocated.next_target([(100, 120), (80, 110)], 100, 150) == int(0.98 * 30)  # half of what was promised less
+    assert allocated.next_target([(100, 120), (80, 120)], 100, 150) == 150
+    assert allocated.next_target([(10, 120), (9, 119)], 10, 15) == 1
+    assert allocated.next_target([(100, 120), (150, 130)], 100, 150) is None
+
+
+class Fake:
+    """In the place of the measurement: so many bytes above the budget."""
+
+    def __init__(self, step, above):
+        self.step, self.above, self.promised = step, list(above), []
+
+    def __call__(self, *_):
+        plan = self.step.plans[-1]
+        self.promised.append(plan.peak_bytes)
+        return plan.schedule.budget_bytes + self.above.pop(0)
+
+
+@pytest.fixture
+def compiled_as_written(monkeypatch):
+    """Steps that say compile=True, and run without Inductor."""
+    guarded = remat_torch_plan.guarded
+    monkeypatch.setattr(guarded, "compile_fx", lambda module, inputs, config_patches: _as_written(config_patches)(module, inputs))
+
+    def _as_written(settings):
+        return guarded.aot_autograd(
+            fw_compiler=guarded.run_as_written, bw_compiler=guarded.run_as_written, partition_fn=settings["custom_partitioner_fn"], keep_inference_input_mutations=True
+        )
+
+
+def planned(budget, **options):
+    model, loss, inputs = chain()
+    return remat_torch_plan.plan(model, loss, inputs, budget, work=50_000, compile=True, **options), model, loss, inputs
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_step_that_takes_too_much_is_planned_for_less(compiled_as_written, monkeypatch, verify):
+    step, model, loss, inputs = planned(0.8, verify=verify)
+    first, budget = step.last, step.last.schedule.budget_bytes
+    fake = Fake(step, [3000, -1])
+    monkeypatch.setattr(allocated, "peak_of_step", fake)
+    eager = copy.deepcopy(model)
+    step(*inputs).backward()
+    loss(eager, *inputs).backward()
+    assert len(fake.promised) == 2
+    assert fake.promised[1] <= 0.98 * (fake.promised[0] - 3000)
+    assert step.plans == [step.last] != [first]
+    assert step.last.schedule.budget_bytes == budget and step.last.measured_bytes == budget - 1
+    assert "as measured" in step.report(show=False)
+    assert all(torch.allclose(p.grad, q.grad) for p, q in zip(model.parameters(), eager.parameters()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step(*inputs).backward()  # measures nothing more
+    assert len(fake.promised) == 2
+
+
+def test_after_three_compilations_the_one_that_takes_least_runs(compiled_as_written, monkeypatch):
+    step, model, loss, inputs = planned(0.9)
+    fake = Fake(step, [100, 80, 90])
+    monkeypatch.setattr(allocated, "peak_of_step", fake)
+    eager = copy.deepcopy(model)
+    with pytest.warns(PlanWarning, match=r"takes [\d,]+ bytes, and the budget is [\d,]+: the least of 3 plans"):
+        step(*inputs).backward()
+    loss(eager, *inputs).backward()
+    assert len(fake.promised) == 3
+    assert step.plans == [step.last] and step.last.peak_bytes == fake.promised[1]
+    assert step.last.measured_bytes == step.last.schedule.budget_bytes + 80
+    assert all(torch.allclose(p.grad, q.grad) for p, q in zip(model.parameters(), eager.parameters()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step(*inputs).backward()
+    assert len(fake.promised) == 3
+
+
+def test_where_nothing_less_can_be_planned_nothing_is_computed_again(compiled_as_written, monkeypatch):
+    step, _, _, inputs = planned(0.8)
+    fake = Fake(step, [10**9, -1])
+    monkeypatch.setattr(allocated, "peak_of_step", fake)
+    step(*inputs).backward()
+    runs = [i for kind, i in step.last.schedule.steps if kind == "compute"]
+    assert len(runs) == len(set(runs)) and step.last.peak_bytes == step.last.baseline_bytes
+
+
+@pytest.mark.compile
+def test_inductors_code_keeps_to_the_budget():
+    torch._dynamo.reset()
+    step, model, loss, inputs = planned(0.75)
+    step(*inputs).backward()
+    taken = allocated.peak_of_step(remat_torch_plan.capture.LossModule(model, loss), step, inputs, {})
+    assert step.last.measured_bytes <= step.last.schedule.budget_bytes
+    assert taken <= step.last.schedule.budget_bytes

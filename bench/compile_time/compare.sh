@@ -32,7 +32,7 @@ seconds() {
   local file=$1
   shift
   : >"$scratch/times"
-  for ((run = 0; run < runs; ++run)); do
+  for _ in $(seq "$runs"); do
     rm -f "$scratch/out.o"
     { time compile "$@" "$file" 2>&3; } 3>&2 2>"$scratch/time" || fail "$compiler does not compile ${file##*/} with $*"
     case " $* " in *' -c '*) [ -s "$scratch/out.o" ] || fail "$compiler wrote no object file of ${file##*/}" ;; esac

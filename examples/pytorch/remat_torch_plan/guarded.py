@@ -276,7 +276,8 @@ class _Unguarded:
     """What a trace depends on and Dynamo does not guard: methods, names of environment variables, in PyTorch 2.11 layouts of parameters."""
 
     def __init__(self, module):
-        self._names = frozenset(os.environ)  # Dynamo guards the value of a variable that was there, not that it is missing
+        # Dynamo guards the value of a variable that was there, not that it is missing. Inductor sets some of its own when it first compiles.
+        self._names = frozenset(name for name in os.environ if not name.startswith("_TORCHINDUCTOR_"))
         self._layouts = None if guards_layouts else tuple(map(_layout, module.parameters()))
         self._methods = {}  # (class, name) -> method
 

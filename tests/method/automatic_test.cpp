@@ -329,7 +329,7 @@ TEST_CASE("under a tight budget each part's schedule is refined for itself, and 
   std::vector<solution> answers;
   for (const unsigned threads : {1U, 3U}) {
     automatic_options options{.gap = 0};
-    options.run.work_limit = test::num_cases(1'200'000, 3'000'000);
+    options.run.work_limit = 3'000'000;
     options.run.threads = threads;
     answers.push_back(automatic(p, options));
     check_valid(p, answers.back());

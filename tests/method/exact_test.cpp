@@ -200,7 +200,7 @@ TEST_CASE("a search that is stopped has a bound of its own") {
 TEST_CASE("impatience ends a search that closes little of the gap, and no other") {
   const problem vgg16 = bundled("vgg16-b64-224"), fno1d = bundled("fno1d-b32-8192");
   const problem slow = vgg16.with_budget(vgg16.graph().baseline_peak / 5 * 2);
-  const std::uint64_t states = test::num_cases(100'000, 300'000);
+  const std::uint64_t states = test::num_cases(200'000, 300'000);
   const solution early = detail::search_exactly(slow, {.max_states = states}, {.patience = 0.1});
   const solution late = exact(slow, {.max_states = states});
   CHECK(early.statistics.work < late.statistics.work * 3 / 4);

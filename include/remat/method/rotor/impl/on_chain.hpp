@@ -8,6 +8,7 @@
 
 #include "remat/chain/detail/sized_chain.hpp"
 #include "remat/chain/detail/slot_table.hpp"
+#include "remat/core/detail/binomial.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/rotor.hpp"

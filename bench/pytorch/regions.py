@@ -13,7 +13,6 @@ if a step has other bits than eager PyTorch, or takes more than its budget.
 """
 import argparse
 import copy
-import csv
 import statistics
 import sys
 import warnings
@@ -79,11 +78,6 @@ def check(name, budgets, seconds, rounds):
         yield row
 
 
-def show(row):
-    text = "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in list(row.items())[1:])
-    print(f"{row['model']:<16} {text[:330]}", flush=True)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=NAMES, help="names of the zoo, with commas")
@@ -98,10 +92,10 @@ def main():
         try:
             for row in check(name, [float(b) for b in arguments.budgets.split(",")], arguments.seconds, arguments.times):
                 rows.append(row)
-                show(row)
+                zoo.show(row)
         except ModuleNotFoundError as error:
             rows.append({"model": name, "whole: result": f"skipped: {error}"})
-            show(rows[-1])
+            zoo.show(rows[-1])
         torch._dynamo.reset()
     for budget in dict.fromkeys(r["budget"] for r in rows if "budget" in r):
         lost = [r["lost, points"] for r in rows if r.get("budget") == budget and "lost, points" in r]
@@ -113,9 +107,7 @@ def main():
             )
     if arguments.csv:
         with open(arguments.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(k for r in rows for k in r)))
-            writer.writeheader()
-            writer.writerows(rows)
+            zoo.write_csv(file, rows)
     results = [str(v) for r in rows for k, v in r.items() if k.endswith(": result")]
     return 1 if "WRONG" in results or "OVER BUDGET" in results else 0
 

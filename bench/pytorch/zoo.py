@@ -375,6 +375,13 @@ def show(row):
     print(f"{row['model']:<24} {text[:300]}", flush=True)
 
 
+def write_csv(file, rows):
+    """Rows that need not have the same columns."""
+    writer = csv.DictWriter(file, list(dict.fromkeys(k for r in rows for k in r)))
+    writer.writeheader()
+    writer.writerows(rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS), help="names, with commas; all without it; broken: those that cannot be traced whole")
@@ -422,9 +429,7 @@ def main():
     print(f"{len({r['model'] for r in rows})} models, {len(accepted)} traced; rows: {counts}")
     if arguments.csv:
         with open(arguments.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(k for r in rows for k in r)))
-            writer.writeheader()
-            writer.writerows(rows)
+            write_csv(file, rows)
     return 1 if any(r.isupper() for r in results) else 0
 
 

@@ -10,6 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .private import FakeTensor, pytree, storage_key
+from .sharded import local
 
 
 class AliveBytes(TorchDispatchMode):
@@ -46,8 +47,7 @@ class AliveBytes(TorchDispatchMode):
     def _see(self, tensor, counts=True):
         if isinstance(tensor, FakeTensor) or tensor.is_meta:
             return
-        if hasattr(tensor, "to_local"):  # a DTensor
-            tensor = tensor.to_local()
+        tensor = local(tensor)
         storage = tensor.untyped_storage()
         key = storage_key(tensor)
         if key in self._alive:

@@ -60,6 +60,26 @@ def assert_equal(a, b):
         assert torch.equal(p.to_local(), q.to_local()) if hasattr(p, "to_local") else torch.equal(p, q)
 
 
+def train_alike(rank, runs, models, inputs):
+    """Trains two sharded models for four steps, each by its run. They have the same losses, and the same parameters after each step."""
+    optimizers = [torch.optim.AdamW(m.parameters(), 1e-2) for m in models]
+    for i in range(4):
+        losses = []
+        for run, model, optimizer in zip(runs, models, optimizers, strict=True):
+            torch.manual_seed(i + 10 * rank)
+            for last in (False, True) if i == 2 else (True,):  # two micro-batches in one of the steps
+                for part in model.modules():
+                    if hasattr(part, "set_requires_gradient_sync"):
+                        part.set_requires_gradient_sync(last)
+                losses.append(run(*inputs))
+                losses[-1].backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        assert losses[: len(losses) // 2] == losses[len(losses) // 2 :]
+        assert_equal(*models)
+
+
 def train_sharded(rank, folder):
     """fully_shard around the planned step: the bits of fully_shard around the unplanned one."""
     from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
@@ -75,23 +95,9 @@ def train_sharded(rank, folder):
         torch.manual_seed(5 + rank)
         inputs = data()
         step, eager = plan(blocks(), inputs=inputs), Squares(blocks())
-        optimizers = []
         for module in (step, eager):
             fully_shard(module, mesh=mesh, **options)
-            optimizers.append(torch.optim.AdamW(module.parameters(), 1e-2))
-        for i in range(4):
-            losses = []
-            for module, optimizer in zip((step, eager), optimizers, strict=True):
-                torch.manual_seed(i + 10 * rank)
-                for last in (False, True) if i == 2 else (True,):  # two micro-batches in one of the steps
-                    module.set_requires_gradient_sync(last)
-                    losses.append(module(*inputs))
-                    losses[-1].backward()
-                nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-                optimizer.step()
-                optimizer.zero_grad()
-            assert losses[: len(losses) // 2] == losses[len(losses) // 2 :]
-            assert_equal(step, eager)
+        train_alike(rank, (step, eager), (step, eager), inputs)
     for original in (False, True):
         around = FullyShardedDataParallel(plan(blocks()), device_id=torch.device("cpu"), use_orig_params=original)
         with pytest.raises(PlanError, match=r"FullyShardedDataParallel shards this step.* fully_shard\(step\)$"):
@@ -152,22 +158,7 @@ def train_by_layers(rank, folder):
             shard(ours, root, options)
             step = plan(ours, inputs=inputs, budget=0.9)
         shard(eager, root, options)
-        optimizers = [torch.optim.AdamW(m.parameters(), 1e-2) for m in (ours, eager)]
-        for i in range(4):
-            losses = []
-            for run, model, optimizer in zip((step, lambda *x: squares(eager, *x)), (ours, eager), optimizers, strict=True):
-                torch.manual_seed(i + 10 * rank)
-                for last in (False, True) if i == 2 else (True,):  # two micro-batches in one of the steps
-                    for part in model.modules():
-                        if hasattr(part, "set_requires_gradient_sync"):
-                            part.set_requires_gradient_sync(last)
-                    losses.append(run(*inputs))
-                    losses[-1].backward()
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                optimizer.zero_grad()
-            assert losses[: len(losses) // 2] == losses[len(losses) // 2 :]
-            assert_equal(ours, eager)
+        train_alike(rank, (step, lambda *x: squares(eager, *x)), (ours, eager), inputs)
         found = step.last
         assert found.regions == [str(i) for i in range(6)]
         assert "equal to the last bit" in str(step.verification)

@@ -2,7 +2,9 @@
 """While a step is traced: operations that AOTAutograd would take apart otherwise than eager PyTorch computes them.
 
 - Dropout of half-precision tensors on a CPU: eager scales the mask in that precision, PyTorch's decomposition does not.
-- Bilinear and bicubic upsampling: the kernels stay, whose sums PyTorch's decomposition adds up in another order.
+- Upsampling: the kernels stay, whose sums PyTorch's decomposition adds up in another order.
+- Batch norm of a GPU: cuDNN's stays where eager has it (pytorch#187444). New running statistics are results of the operation, so that it
+  may run again without changing them twice; what it keeps for the backward pass is a tensor of the graph.
 - Recurrent layers: they become cells, since the kernels of whole layers keep memory that no trace shows. PyTorch's
   decomposition of several layers leaves the dropout between them out; here it is drawn as eager draws it.
 """
@@ -14,12 +16,15 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from .errors import PlanError
-from .private import kernels_in_python, pack_sequence
+from .private import kernels_in_python, pack_sequence, through_autograd
 
-# PyTorch would take these apart, and round otherwise.
+# PyTorch would take these apart, and round otherwise, or add up gradients in another order.
 _WHOLE = [
-    getattr(packet, name)
-    for packet in (torch.ops.aten.upsample_bilinear2d, torch.ops.aten.upsample_bicubic2d)
+    getattr(getattr(torch.ops.aten, packet), name)
+    for packet in (
+        "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d "
+        "upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
+    ).split()
     for name in ("default", "vec")
 ]
 _HALF = (torch.bfloat16, torch.float16)
@@ -32,6 +37,18 @@ def _dropout(decomposed):
         return input * torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
 
     return dropout
+
+
+def _batch_norm(_):
+    aten = torch.ops.aten
+
+    def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+        if training and running_mean is not None:
+            # It chooses cuDNN as eager does, and its schema says that it changes the running statistics.
+            return aten._batch_norm_with_update.default(input, weight, bias, running_mean, running_var, momentum, eps)
+        return through_autograd(aten.cudnn_batch_norm.default, input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+    return batch_norm
 
 
 class _LayerByLayer(TorchFunctionMode):
@@ -86,6 +103,7 @@ def as_eager(module):
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             stack.enter_context(_LayerByLayer())
         stack.enter_context(kernels_in_python(torch.ops.aten.dropout.default, _dropout))
+        stack.enter_context(kernels_in_python(torch.ops.aten.cudnn_batch_norm.default, _batch_norm, at_autograd=True))
         for operation in _WHOLE:
             stack.enter_context(kernels_in_python(operation))
         yield

@@ -5,6 +5,7 @@ Fake tensors of a device are enough, so a machine without a GPU compares the ker
 its kernels follows from that of the forward pass.
 """
 import collections
+import contextlib
 import logging
 
 import torch
@@ -13,7 +14,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .capture import LossModule, on_device
 from .eager import as_eager
-from .private import FakeTensor, OpOverload, aot_export_module, disable_current_modes, is_view_operation, pytree, telling_that_it_is_traced
+from .private import (
+    FakeTensor,
+    OpOverload,
+    aot_export_module,
+    disable_current_modes,
+    is_view_operation,
+    pytree,
+    runs_cudnn,
+    telling_that_it_is_traced,
+    without_asking_cudnn,
+)
 
 _LOG = logging.getLogger("remat_torch_plan")
 
@@ -52,6 +63,14 @@ def _count(counts, target):
     name = name if name.startswith("__") else name.rstrip("_")
     if name not in _EXACT:
         counts[name] += 1
+
+
+def _is_cudnn(node):
+    """True for a batch norm that calls `cudnn_batch_norm`, as its kernel chooses by its arguments."""
+    if node.target is not torch.ops.aten._batch_norm_with_update_functional.default:
+        return False
+    *tensors, _, epsilon = (a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in node.args)
+    return runs_cudnn(*tensors, epsilon)
 
 
 class _Alone(nn.Module):
@@ -94,10 +113,11 @@ def kernels_of(model, loss, inputs, kwargs=None, device="cuda"):
         # Models that look at values, as of a mask, must not: neither does a trace.
         with telling_that_it_is_traced(), torch.enable_grad(), mode, recorder:
             module(*inputs, **kwargs)
-        with telling_that_it_is_traced(), torch.enable_grad(), mode, as_eager(module):
+        alone = contextlib.nullcontext() if torch.cuda.is_available() else without_asking_cudnn()
+        with telling_that_it_is_traced(), torch.enable_grad(), mode, as_eager(module), alone:
             graph, _ = aot_export_module(_Alone(module, kwargs), inputs, trace_joint=False)
     for node in graph.graph.nodes:
-        _count(found, node.target)
+        _count(found, torch.ops.aten.cudnn_batch_norm.default if _is_cudnn(node) else node.target)
     return recorder.counts, found
 
 

@@ -122,6 +122,7 @@ functions_of_networks = _take("torch._C._nn", "has functions of ATen's, as gelu,
 uses_autocast = _take("torch._C._is_any_autocast_enabled", "tells whether a backward graph must leave autocast")
 DisableAutocast = _take("torch._C._DisableAutocast", "runs a backward graph as AOTAutograd does")
 pytree = _take("torch.utils._pytree", "flattens nested arguments")
+BatchNorm = _take("torch.nn.modules.batchnorm._BatchNorm", "layers that would see the padding of a batch")
 default_store = _take(
     "torch.distributed.distributed_c10d._get_default_store" if torch.distributed.is_available() else "torch.distributed",
     "the store in which ranks find each other's plans",
@@ -293,12 +294,17 @@ def renew_flat_weights(module):
 
 
 class kernels_in_python:
-    """While entered, `change(kernel)` is in the place of each kernel in Python of an operation of ATen's; without a change, none is."""
+    """While entered, `change(kernel)` is in the place of each kernel in Python of an operation of ATen's; without a change, none is.
 
-    def __init__(self, operation, change=None):
+    `at_autograd`: of that kernel alone which stands before autograd.
+    """
+
+    def __init__(self, operation, change=None, at_autograd=False):
         self._operation = operation
         self._before = dict(operation.py_kernels)
-        self._after = {key: change(kernel) for key, kernel in self._before.items()} if change else {}
+        changed = [key for key in self._before if not at_autograd or key == torch._C.DispatchKey.Autograd]
+        self._after = {key: kernel for key, kernel in self._before.items() if key not in changed}
+        self._after |= {key: change(self._before[key]) for key in changed} if change else {}
 
     def __enter__(self):
         self._put(self._after)
@@ -310,3 +316,35 @@ class kernels_in_python:
         self._operation.py_kernels.clear()
         self._operation.py_kernels.update(kernels)
         self._operation._dispatch_cache.clear()
+
+
+NAMES["torch._C.DispatchKey.Autograd"] = "the place of kernels in Python before autograd"
+
+
+def through_autograd(operation, *arguments):
+    """Calls an operation of ATen's by autograd's own formula, from a kernel in Python that stands before it."""
+    return operation._op_dk(torch._C.DispatchKey.Autograd, *arguments)
+
+
+NAMES["torch._C._select_batch_norm_backend"] = "tells which batch norm PyTorch chooses"
+
+
+def runs_cudnn(input, weight, bias, mean, variance, epsilon):
+    """True where PyTorch chooses cuDNN's batch norm of training for these tensors."""
+    chosen = look_up("torch._C._select_batch_norm_backend")(input, weight, bias, mean, variance, True, epsilon)
+    return chosen == look_up("torch._C._BatchNormBackend").Cudnn
+
+
+NAMES["torch._C._BatchNormBackend"] = "the batch norms that PyTorch chooses from"
+NAMES["torch._C._get_cudnn_batch_norm_reserve_space_size"] = "bytes that cuDNN's batch norm keeps, which it tells where a device is"
+
+
+@contextlib.contextmanager
+def without_asking_cudnn():
+    """While entered, a trace takes it that cuDNN's batch norm keeps no bytes of its own."""
+    before = look_up("torch._C._get_cudnn_batch_norm_reserve_space_size")
+    torch._C._get_cudnn_batch_norm_reserve_space_size = lambda *_: 0
+    try:
+        yield
+    finally:
+        torch._C._get_cudnn_batch_norm_reserve_space_size = before

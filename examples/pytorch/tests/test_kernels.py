@@ -13,13 +13,32 @@ import remat_torch_plan
 from remat_torch_plan import PlanWarning, kernels
 
 
-def test_a_batch_norm_of_cudnn_is_replaced_on_a_gpu_alone():
+def test_a_batch_norm_of_cudnn_stays():
     model, loss, inputs = images()
     norms = sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())
     assert norms
-    alone, instead = kernels.differences(*kernels.kernels_of(model, loss, inputs, device="cuda"))
-    assert alone == Counter(cudnn_batch_norm=norms) and instead == Counter(_native_batch_norm_legit_functional=norms)
-    assert kernels.differences(*kernels.kernels_of(model, loss, inputs, device="cpu")) == (Counter(), Counter())
+    for device in ("cuda", "cpu"):
+        eager, traced = kernels.kernels_of(model, loss, inputs, device=device)
+        assert kernels.differences(eager, traced) == (Counter(), Counter())
+        assert eager["cudnn_batch_norm"] == traced["cudnn_batch_norm"] == (norms if device == "cuda" else 0)
+
+
+@pytest.mark.parametrize("statistics, training, half", [(False, True, False), (True, False, False), (True, True, True)])
+def test_other_batch_norms_of_cudnn_stay(statistics, training, half):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=statistics)).train(training)
+    inputs = torch.randn(2, 3, 8, 8)
+    with torch.autocast("cuda", torch.float16, enabled=half):
+        eager, traced = kernels.kernels_of(model, lambda model, x: model(x).sum(), (inputs,), device="cuda")
+    assert kernels.differences(eager, traced) == (Counter(), Counter())
+    assert eager["cudnn_batch_norm"] == traced["cudnn_batch_norm"] == 1
+
+
+def test_without_cudnn_the_native_batch_norm_stays():
+    model, loss, inputs = images()
+    with torch.backends.cudnn.flags(enabled=False):
+        eager, traced = kernels.kernels_of(model, loss, inputs, device="cuda")
+    assert kernels.differences(eager, traced) == (Counter(), Counter())
+    assert eager["cudnn_batch_norm"] == traced["cudnn_batch_norm"] == 0 < traced["_native_batch_norm_legit_functional"]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -32,6 +51,30 @@ def test_layers_whose_kernels_stay(device):
     assert eager["addmm"] == traced["addmm"] > 0
     assert all(torch.equal(a, b) for a, b in zip(before.values(), model.state_dict().values()))
     assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    "dimensions, mode, kernel",
+    [
+        (1, "nearest", "upsample_nearest1d"),
+        (2, "nearest", "upsample_nearest2d"),
+        (3, "nearest", "upsample_nearest3d"),
+        (1, "nearest-exact", "_upsample_nearest_exact1d"),
+        (2, "nearest-exact", "_upsample_nearest_exact2d"),
+        (3, "nearest-exact", "_upsample_nearest_exact3d"),
+        (1, "linear", "upsample_linear1d"),
+        (2, "bilinear", "upsample_bilinear2d"),
+        (2, "bicubic", "upsample_bicubic2d"),
+        (3, "trilinear", "upsample_trilinear3d"),
+    ],
+)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_kernels_of_upsampling_stay(dimensions, mode, kernel, device):
+    model = nn.Sequential(nn.Conv2d(2, 2, 1) if dimensions == 2 else nn.Identity(), nn.Upsample(scale_factor=2, mode=mode))
+    inputs = torch.randn(1, 2, *[4] * dimensions, requires_grad=True)
+    eager, traced = kernels.kernels_of(model, lambda model, x: model(x).sum(), (inputs,), device=device)
+    assert kernels.differences(eager, traced) == (Counter(), Counter())
+    assert eager[kernel] == traced[kernel] == 1
 
 
 def test_what_is_not_known_to_keep_bits_is_counted():

@@ -23,7 +23,7 @@ from .private import (
     pytree,
     runs_cudnn,
     telling_that_it_is_traced,
-    without_asking_cudnn,
+    without_device,
 )
 
 _LOG = logging.getLogger("remat_torch_plan")
@@ -74,14 +74,21 @@ def _is_cudnn(node):
 
 
 class _Alone(nn.Module):
-    """A module whose only result is the loss, as an export wants it."""
+    """A module whose only result is the loss, and whose inputs are the tensors among its arguments, as an export wants it."""
 
-    def __init__(self, module, kwargs):
+    def __init__(self, module, arguments):
         super().__init__()
-        self.module, self._kwargs = module, kwargs
+        self.module = module
+        self._leaves, self._spec = pytree.tree_flatten(arguments)
+        self._places = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
+        self.tensors = tuple(self._leaves[i] for i in self._places)
 
-    def forward(self, *inputs):
-        return (self.module(*inputs, **self._kwargs),)
+    def forward(self, *tensors):
+        leaves = list(self._leaves)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            leaves[place] = tensor
+        inputs, kwargs = pytree.tree_unflatten(leaves, self._spec)
+        return (self.module(*inputs, **kwargs),)
 
 
 DEVICES = {"cuda"}  # whose kernels `warning` compares: on a CPU the first step's comparison with eager PyTorch says all
@@ -113,9 +120,10 @@ def kernels_of(model, loss, inputs, kwargs=None, device="cuda"):
         # Models that look at values, as of a mask, must not: neither does a trace.
         with telling_that_it_is_traced(), torch.enable_grad(), mode, recorder:
             module(*inputs, **kwargs)
-        alone = contextlib.nullcontext() if torch.cuda.is_available() else without_asking_cudnn()
-        with telling_that_it_is_traced(), torch.enable_grad(), mode, as_eager(module), alone:
-            graph, _ = aot_export_module(_Alone(module, kwargs), inputs, trace_joint=False)
+        here = contextlib.nullcontext() if torch.cuda.is_available() else without_device()
+        with telling_that_it_is_traced(), torch.enable_grad(), mode, as_eager(module), here:
+            alone = _Alone(module, (inputs, kwargs))
+            graph, _ = aot_export_module(alone, alone.tensors, trace_joint=False)
     for node in graph.graph.nodes:
         _count(found, torch.ops.aten.cudnn_batch_norm.default if _is_cudnn(node) else node.target)
     return recorder.counts, found

@@ -339,12 +339,16 @@ NAMES["torch._C._BatchNormBackend"] = "the batch norms that PyTorch chooses from
 NAMES["torch._C._get_cudnn_batch_norm_reserve_space_size"] = "bytes that cuDNN's batch norm keeps, which it tells where a device is"
 
 
+NAMES["torch.fx.experimental.proxy_tensor.CONSTANT_NUMEL_LIMIT"] = "up to how many elements a trace computes constants on their device"
+
+
 @contextlib.contextmanager
-def without_asking_cudnn():
-    """While entered, a trace takes it that cuDNN's batch norm keeps no bytes of its own."""
-    before = look_up("torch._C._get_cudnn_batch_norm_reserve_space_size")
-    torch._C._get_cudnn_batch_norm_reserve_space_size = lambda *_: 0
+def without_device():
+    """While entered, a trace for a GPU asks nothing of one: it computes no constants there, and cuDNN's batch norm keeps no bytes of its own."""
+    tracer = look_up("torch.fx.experimental.proxy_tensor")
+    before = look_up("torch._C._get_cudnn_batch_norm_reserve_space_size"), tracer.CONSTANT_NUMEL_LIMIT
+    torch._C._get_cudnn_batch_norm_reserve_space_size, tracer.CONSTANT_NUMEL_LIMIT = lambda *_: 0, -1
     try:
         yield
     finally:
-        torch._C._get_cudnn_batch_norm_reserve_space_size = before
+        torch._C._get_cudnn_batch_norm_reserve_space_size, tracer.CONSTANT_NUMEL_LIMIT = before

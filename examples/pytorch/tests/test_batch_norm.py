@@ -144,6 +144,22 @@ def test_the_kernels_count_as_the_same(cudnn):
     assert kernels.differences(eager, traced) == (Counter(), Counter())
 
 
+@pytest.mark.compile
+def test_inductor_fuses_it_as_before(cudnn):
+    torch._dynamo.reset()
+    model, data = network(), batches(1)
+    native = nn.Sequential(*(nn.BatchNorm2d(4, eps=EPSILON) if isinstance(m, Norm) else m for m in copy.deepcopy(model)))
+    step = remat_torch_plan.plan(model, loss_of, data[0], 1.0, work=20_000, compile=True, verify=False, measure=False)
+    cudnn.calls.clear()
+    found = train(step, model, data)
+    assert not cudnn.calls
+    targets = {str(o.node.target) for o in step.last.graph.operations if o.node is not None}
+    assert not any("batch_norm" in t for t in targets)
+    expected = train(lambda *batch: loss_of(native, *batch), native, data)
+    pairs = [(a, b) for a, b in zip(found, expected, strict=True) if a.is_floating_point()]  # only nn.BatchNorm2d counts batches
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in pairs)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])

@@ -27,8 +27,10 @@ def test_a_batch_norm_of_cudnn_stays():
 def test_other_batch_norms_of_cudnn_stay(statistics, training, half):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=statistics)).train(training)
     inputs = torch.randn(2, 3, 8, 8)
-    with torch.autocast("cuda", torch.float16, enabled=half):
-        eager, traced = kernels.kernels_of(model, lambda model, x: model(x).sum(), (inputs,), device="cuda")
+    if half:
+        model[0].half()
+        inputs = inputs.half()
+    eager, traced = kernels.kernels_of(model, lambda model, x: model(x).sum(), (inputs,), device="cuda")
     assert kernels.differences(eager, traced) == (Counter(), Counter())
     assert eager["cudnn_batch_norm"] == traced["cudnn_batch_norm"] == 1
 
@@ -75,6 +77,21 @@ def test_the_kernels_of_upsampling_stay(dimensions, mode, kernel, device):
     eager, traced = kernels.kernels_of(model, lambda model, x: model(x).sum(), (inputs,), device=device)
     assert kernels.differences(eager, traced) == (Counter(), Counter())
     assert eager[kernel] == traced[kernel] == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_constants_of_a_device_and_arguments_by_name(device):
+    class Shifted(nn.Linear):
+        def forward(self, x, places):
+            shifted = places.new_zeros(places.shape)
+            shifted[1:] = places[:-1].clone()
+            shifted.masked_fill_(shifted == 3, 0)
+            x = torch.where(shifted[:, None] > 1, super().forward(x), torch.tensor(-2.0, device=x.device))
+            return x.tanh().sum()
+
+    eager, traced = kernels.kernels_of(Shifted(8, 8), None, (torch.randn(4, 8),), {"places": torch.tensor([0, 3, 2, 1])}, device)
+    assert kernels.differences(eager, traced) == (Counter(), Counter())
+    assert eager["tanh"] == traced["tanh"] == 1 and eager["masked_fill"] == traced["masked_fill"] == 1
 
 
 def test_what_is_not_known_to_keep_bits_is_counted():

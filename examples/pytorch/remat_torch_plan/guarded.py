@@ -28,6 +28,7 @@ from .graph import FOLDERS, build, is_tangent, readable_path, tensors_of
 from .gradients import Call, Gates, through_gates
 from .graphs import CapturedStep
 from .private import (
+    IN_ORDER,
     CustomPartitionerFn,
     DynamoError,
     TooManyTraces,
@@ -223,7 +224,7 @@ class GuardedStep:
         partition = _Partition(names, lambda *graph: me()._plan(*graph), found.append, self._compiled)
         with as_eager(self._module):
             if self._compiled:
-                settings = {"custom_partitioner_fn": partition, "reorder_for_peak_memory": False}
+                settings = {"custom_partitioner_fn": partition, **IN_ORDER}
                 run = compile_fx(module, inputs, config_patches=settings)
             else:
                 pool = self._graph_pool

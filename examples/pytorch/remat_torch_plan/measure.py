@@ -4,13 +4,15 @@
 Two runs of one operation with the same shapes, types and other arguments count as one. Kernels sometimes return a storage
 that is larger than the one that the trace shows (mse_loss keeps its elements); the measured size counts.
 """
+import contextlib
 import time
 
 import torch
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from .graph import GPU_GRANULARITY, layout_of, tensors_of
 from .held import HeldStream
-from .private import disable_current_modes, pytree, storage_key
+from .private import allocations, disable_current_modes, pytree, spans, storage_key
 
 # (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes); None: it cannot run by itself
 _MEASURED = {}
@@ -265,6 +267,63 @@ def measure(graph, device, with_time=True):
                 graph.storages[index].bytes = max(graph.storages[index].bytes, size)
     if with_time:
         _estimate(graph)
+
+
+# Kernels that Inductor calls as they are, and that allocate inside.
+_CALLED = ("convolution", "_scaled_dot_product", "_efficient_attention", "_flash_attention")
+_WORKSPACES = {}  # (operation, arguments) -> bytes
+
+
+def measure_workspaces(graph, device):
+    """Sets the workspaces of the operations that Inductor does not fuse: what their kernels allocate beside their results.
+
+    Each distinct one of them runs twice. One that cannot run by itself keeps a workspace of no bytes.
+    """
+    called = [o for o in graph.operations if o.node is not None and str(o.node.target).removeprefix("aten.").startswith(_CALLED)]
+    distinct = {key: o.node for o in called for key in [_signature(o.node)] if key not in _WORKSPACES}
+    states = _generator_states(device)
+    try:
+        with disable_current_modes(), torch.no_grad():
+            if device.type == "cuda":
+                found = {}
+                for key, node in distinct.items():
+                    with contextlib.suppress(Exception):  # a kernel that forbids the values that it was given, or has no room
+                        found[key] = (_measure(node, device, False) or (None, [], 0))[2]
+            else:
+                found = _workspaces_of_allocator(distinct, device)
+    finally:
+        _restore_generators(states)
+    _WORKSPACES.update({key: found.get(key, 0) for key in distinct})
+    for o in called:
+        o.workspace_bytes = _WORKSPACES[_signature(o.node)]
+
+
+def _workspaces_of_allocator(nodes, device):
+    """{key: bytes} of what the CPU's allocator gives out while a node runs, beyond what is left at its end."""
+    ready = {}
+    for key, node in nodes.items():
+        with contextlib.suppress(Exception):
+            args, kwargs = _arguments(node, device, _largest_index(node))
+            node.target(*args, **kwargs)  # what is made once
+            ready[key] = node, args, kwargs
+    if not ready:
+        return {}
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        for place, (node, args, kwargs) in enumerate(ready.values()):
+            with record_function(f"operation {place}"):
+                result = node.target(*args, **kwargs)
+            del result
+    ran, found = spans(seen), {}
+    events = sorted(allocations(seen))
+    for place, key in enumerate(ready):
+        begin, end = ran[f"operation {place}"]
+        now = most = 0
+        for when, size in events:
+            if begin <= when <= end:
+                now += size
+                most = max(most, now)
+        found[key] = most - now
+    return found
 
 
 def _estimate(graph):

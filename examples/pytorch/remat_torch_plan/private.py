@@ -263,6 +263,22 @@ def allocations(profile):
     return [(e.start_ns(), e.nbytes()) for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
 
 
+def spans(profile):
+    """{name: (its begin, its end)} of what ran under `torch.profiler.record_function`, in nanoseconds, as `allocations` counts them."""
+    return {e.name(): (e.start_ns(), e.start_ns() + e.duration_ns()) for e in profile.profiler.kineto_results.events() if e.name() != "[memory]"}
+
+
+# Inductor computes in the order of the plan, and holds nothing longer than it says: no fusion may raise the peak, a freed buffer is not kept for a later one of
+# its size, and a value that reads several others is computed where the plan has it.
+_IN_ORDER = {
+    "reorder_for_peak_memory": False,
+    "fusion_memory_timeline_peak_memory_pct_threshold": 0.0,
+    "allow_buffer_reuse": False,
+    "realize_acc_reads_threshold": 1,
+}
+IN_ORDER = {name: value for name, value in _IN_ORDER.items() if hasattr(inductor_config, name)}  # PyTorch 2.11 does not watch the peak while it fuses
+
+
 def is_managed_by_fsdp(module):
     """True for a module that fully_shard or a FullyShardedDataParallel around it shards: both mark it for Dynamo."""
     return getattr(module, "_is_fsdp_managed_module", False)

@@ -31,7 +31,7 @@ from .graph import has_own_generator, tensors_of
 from .graphs import Pool, check_device
 from .guarded import NO_LOSS, GuardedStep, Unchecked, Untraced, refuse_global_hooks
 from .link import measure_link, parse_link, require_gpu, require_seconds
-from .measure import find_layouts
+from .measure import find_layouts, measure_workspaces
 from .measure import measure as measure_operations
 from .measure import signatures
 from .padding import Padding, check_pad
@@ -710,6 +710,8 @@ class PlannedStep(nn.Module):
                 return Plan(graph, schedule, baseline, reserved, 0.0, time.perf_counter() - begin, 0.0, seeded)
             if not self._options.compile:
                 measure_operations(graph, device, self._options.measure)
+            else:
+                measure_workspaces(graph, device)
             measure_seconds = time.perf_counter() - begin
             found = self._solve(graph, device, self._state.targets.get(content))
             found.measure_seconds = measure_seconds

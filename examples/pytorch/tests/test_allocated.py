@@ -2,13 +2,15 @@
 """Compiled steps within their budget: what the allocator gives out is measured, and the next plan is made for less."""
 import copy
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
 from nets import chain
+from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import PlanWarning, allocated
+from remat_torch_plan import PlanWarning, allocated, measure
 
 
 def test_the_peak_of_a_step_is_the_allocators():
@@ -124,3 +126,51 @@ def test_inductors_code_keeps_to_the_budget():
     taken = allocated.peak_of_step(remat_torch_plan.capture.LossModule(model, loss), step, inputs, {})
     assert step.last.measured_bytes <= step.last.schedule.budget_bytes
     assert taken <= step.last.schedule.budget_bytes
+
+
+class Again(nn.Module):
+    """One layer that runs again and again: each run has a gradient of its weight, and a compiler may leave their sum to the end."""
+
+    def __init__(self, runs):
+        super().__init__()
+        self.layer, self.runs = nn.Linear(128, 128), runs
+
+    def forward(self, x):
+        for _ in range(self.runs):
+            x = torch.tanh(self.layer(x)) + x
+        return x
+
+
+@pytest.mark.compile
+def test_inductor_computes_in_the_order_of_the_plan():
+    torch._dynamo.reset()
+    model, inputs = Again(12), (torch.randn(64, 128),)
+    step = remat_torch_plan.plan(model, lambda model, x: model(x).square().mean(), inputs, 0.5, work=50_000, compile=True)
+    step(*inputs).backward()
+    (tried,) = step._state.measured.values()
+    promised, measured = tried[0]
+    assert measured <= 1.05 * promised  # the first compilation, before anything is corrected
+    assert step.last.measured_bytes <= step.last.schedule.budget_bytes
+
+
+def test_kernels_that_inductor_calls_have_their_workspaces(compiled_as_written):
+    model = nn.Sequential(nn.Conv2d(8, 8, 3), nn.Tanh(), nn.Conv2d(8, 8, 3))
+    inputs = (torch.randn(4, 8, 16, 16),)
+    step = remat_torch_plan.plan(model, lambda model, x: model(x).square().mean(), inputs, 1.0, work=10_000, compile=True, verify=False)
+    state = torch.get_rng_state()
+    operations = [o for o in step.last.graph.operations if o.node is not None]
+    taken = {str(o.node.target): o.workspace_bytes for o in operations}
+    assert taken["aten.convolution_backward.default"] > 0 == taken["aten.tanh.default"]
+    remat_torch_plan.measure.measure_workspaces(step.last.graph, torch.device("cpu"))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_kernel_that_allocates_inside(monkeypatch):
+    def kernel(x):
+        inside = torch.empty(1000, dtype=torch.uint8)
+        del inside
+        return x + 1
+
+    node = SimpleNamespace(target=kernel, args=(torch.ones(4),), kwargs={})
+    monkeypatch.setattr(measure, "_largest_index", lambda node: 2)
+    assert measure._workspaces_of_allocator({"one": node, "two": node}, torch.device("cpu")) == {"one": 984, "two": 984}

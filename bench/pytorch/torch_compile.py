@@ -6,14 +6,15 @@
     python bench/pytorch/torch_compile.py times                           # the same peak for both: which step is faster
     python bench/pytorch/torch_compile.py issue                           # the case of pytorch#197838
     python bench/pytorch/torch_compile.py inductor                        # what holds after Inductor's fusion
+    python bench/pytorch/torch_compile.py binds                           # plan(…, compile=True): measured peak and budget, and time beside torch.compile's
 
 Models are those of zoo.py. `peaks`, `times` and `issue` run torch.compile with the backend aot_eager: PyTorch's partitioner and the
 solver decide, and kernels run one by one, so that a tracker that is not the package's sees every byte. Gradients count; parameters,
-buffers and inputs do not. `inductor` counts what the CPU's allocator gives out. Time: the median of the processor time of
+buffers and inputs do not. `inductor` and `binds` count what the CPU's allocator gives out. Time: the median of the processor time of
 11 steps, methods taking turns.
 
-Ends with status 1 if a smaller budget took more bytes with our solver, if a step took more than promised, or if its bits differ from
-those without a budget.
+Ends with status 1 if a smaller budget took more bytes with our solver, if a step took more than promised, if its bits differ from
+those without a budget, or, with `binds`, if a compiled step takes more than its budget.
 """
 import argparse
 import contextlib
@@ -25,6 +26,7 @@ import logging
 import statistics
 import sys
 import time
+import warnings
 
 import torch
 from torch._dynamo.backends.debugging import aot_eager
@@ -50,7 +52,8 @@ WARNINGS = ("warning", "warning_once", "info", "debug")  # Dynamo cannot trace w
 
 
 def make(name):
-    """(the model with its loss as one module, its arguments, its state)."""
+    """(the model with its loss as one module, its arguments, its state). Forgets what was traced before."""
+    torch._dynamo.reset()
     torch.manual_seed(0)
     if name == "issue":
         model, loss = networks.Llama(**ISSUE), networks.next_token_loss
@@ -58,6 +61,8 @@ def make(name):
     else:
         model, loss, inputs, kwargs = zoo.MODELS[name]()
         model.train()
+    logs = {getattr(logging.Logger, w) for w in WARNINGS if hasattr(logging.Logger, w)}  # transformers adds one
+    torch._dynamo.config.ignore_logging_functions = logs
     module = remat_torch_plan.capture.LossModule(model, loss)
     return module, inputs, kwargs, {k: v.clone() for k, v in module.state_dict().items()}
 
@@ -71,9 +76,6 @@ class Compiled:
 
     def __init__(self, made, ways, backend=aot_eager):
         self.made = made
-        torch._dynamo.reset()
-        logs = {getattr(logging.Logger, w) for w in WARNINGS if hasattr(logging.Logger, w)}  # transformers adds one
-        torch._dynamo.config.ignore_logging_functions = logs
         self.ways = ways
         self.inner = backend
         self.modes = ()
@@ -302,6 +304,55 @@ def inductor(name, budgets):
         }
 
 
+def binds(name, budgets):
+    """Yields a row for each budget: what plan(…, compile=True) takes, and its time beside those of torch.compile, without a budget and with the same peak as its budget."""
+    from torch._inductor.compile_fx import compile_fx
+
+    made = make(name)
+    module, inputs, kwargs, _ = made
+    rows, ours = {}, {}
+    for budget in budgets:
+        rows[budget] = {"model": name, "budget": budget, "wrong": False}
+        begin = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                step = Planned(remat_torch_plan.plan(module, None, inputs, budget, kwargs=kwargs, seconds=1.0, compile=True), made)
+        except remat_torch_plan.PlanError as error:
+            kind = "no schedule" if isinstance(error, remat_torch_plan.BudgetError) else "refused"
+            rows[budget] |= {"result": kind, "reason": " ".join(str(error).split())[:200]}
+            continue
+        plan, peak = step.run.last, step.allocated()
+        ours[budget] = step
+        rows[budget] |= {
+            "result": "within" if peak <= plan.schedule.budget_bytes else "above",
+            "bytes": plan.schedule.budget_bytes,
+            "promised: measured": "; ".join(f"{a}: {b}" for a, b in next(iter(step.run._state.measured.values()))),
+            "measured": peak,
+            "measured / budget": peak / plan.schedule.budget_bytes,
+            "planned and compiled, s": time.perf_counter() - begin,
+            "wrong": peak > plan.schedule.budget_bytes,
+        }
+    use = {budget: functools.partial(remat_torch_plan.use_in_torch_compile, rows[budget]["measured"]) for budget in ours}
+    compiled = Compiled(made, {"default": unchanged} | use, compile_fx)
+    theirs = compiled.steps
+    runs = [theirs["default"], *ours.values(), *(theirs[b] for b in use if b in theirs)]
+    seconds = {id(s): [] for s in runs}
+    for turn in range(STEPS + 1):
+        for s in runs if turn % 2 else reversed(runs):
+            seconds[id(s)].append(s.time())
+    median = {key: statistics.median(t[1:]) for key, t in seconds.items()}
+    for budget, row in rows.items():
+        row |= {"default, bytes": theirs["default"].allocated(), "default, ms": 1e3 * median[id(theirs["default"])]}
+        if budget in ours:
+            row["ours, ms"] = 1e3 * median[id(ours[budget])]
+            if budget in theirs:
+                row |= {"use_in_torch_compile, bytes": theirs[budget].allocated(), "use_in_torch_compile, ms": 1e3 * median[id(theirs[budget])]}
+            else:
+                row["reason"] = "use_in_torch_compile: " + " ".join(compiled.errors.get(budget, "none").split())[:200]
+        yield row
+
+
 class Planned(Step):
     """A step that the package runs itself."""
 
@@ -321,7 +372,7 @@ def write(rows, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("peaks", "times", "issue", "inductor"))
+    parser.add_argument("what", choices=("peaks", "times", "issue", "inductor", "binds"))
     parser.add_argument("--models", help="names of zoo.py, with commas")
     parser.add_argument("--budgets", help="fractions, with commas")
     parser.add_argument("--measure", action="store_true", help="times: plan with measured times of operations")
@@ -330,7 +381,7 @@ def main():
     torch.set_num_threads(1)
     torch_config.enable_autograd_cache = False  # what comes from there is not planned
     models = arguments.models.split(",") if arguments.models else {"issue": ["issue"]}.get(arguments.what, TWENTY)
-    budgets = {"issue": ISSUE_BUDGETS, "times": (0.05, 0.35, 0.65, 0.95), "inductor": (0.9, 0.6, 0.3, 0.0)}.get(arguments.what, BUDGETS)
+    budgets = {"issue": ISSUE_BUDGETS, "times": (0.05, 0.35, 0.65, 0.95), "inductor": (0.9, 0.6, 0.3, 0.0), "binds": (0.8, 0.6, 0.4)}.get(arguments.what, BUDGETS)
     if arguments.budgets:
         budgets = [float(b) for b in arguments.budgets.split(",")]
     measured = {
@@ -338,6 +389,7 @@ def main():
         "issue": lambda name: peaks(name, budgets),
         "times": lambda name: times(name, budgets, arguments.measure),
         "inductor": lambda name: inductor(name, budgets),
+        "binds": lambda name: binds(name, budgets),
     }[arguments.what]
     rows = []
     for name in models:

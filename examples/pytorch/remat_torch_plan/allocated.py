@@ -50,8 +50,8 @@ def _peak_of(run, device):
 def next_target(tried, budget, baseline):
     """The bytes to plan for next. `tried`: (promised, measured) of each compilation so far, the last above `budget`.
 
-    Less by what the last one took too much; from the second on as far as the measured bytes have followed the promised ones. If they have not, `baseline`:
-    a step that computes nothing again, in which Inductor fuses most. None if that has been tried.
+    Less by what the last one took too much; from the second on as far as the measured bytes have followed the promised ones. If they have not, a number between the last two, where
+    the one before was within 5 % of the budget; else `baseline`: a step that computes nothing again, in which Inductor fuses most. None if that has been tried.
     """
     promised, measured = tried[-1]
     if promised >= baseline:
@@ -61,6 +61,7 @@ def next_target(tried, budget, baseline):
         before, measured_before = tried[-2]
         boldness = 2.5  # the last one
         if measured >= measured_before:
-            return baseline
+            # Where the one before was near, a schedule between the two may do.
+            return (before + promised) // 2 if measured_before <= 1.05 * budget else baseline
         follows = min(2.0, max(0.25, (measured_before - measured) / max(1, before - promised)))
     return max(1, int(0.98 * (promised - boldness * (measured - budget) / follows)))

@@ -37,6 +37,7 @@ def test_the_next_target():
     assert allocated.next_target([(100, 110)], 100, 150) == int(0.98 * 87.5)
     assert allocated.next_target([(100, 120), (80, 110)], 100, 150) == int(0.98 * 30)  # half of what was promised less
     assert allocated.next_target([(100, 120), (80, 120)], 100, 150) == 150
+    assert allocated.next_target([(100, 104), (90, 120)], 100, 150) == 95
     assert allocated.next_target([(10, 120), (9, 119)], 10, 15) == 1
     assert allocated.next_target([(100, 120), (150, 130)], 100, 150) is None
 

@@ -6,7 +6,7 @@
     python bench/pytorch/torch_compile.py times                           # the same peak for both: which step is faster
     python bench/pytorch/torch_compile.py issue                           # the case of pytorch#197838
     python bench/pytorch/torch_compile.py inductor                        # what holds after Inductor's fusion
-    python bench/pytorch/torch_compile.py binds                           # plan(…, compile=True): measured peak and budget, and time beside torch.compile's
+    python bench/pytorch/torch_compile.py binds [--beside]                # plan(…, compile=True): measured peak and budget, and time beside torch.compile's
 
 Models are those of zoo.py. `peaks`, `times` and `issue` run torch.compile with the backend aot_eager: PyTorch's partitioner and the
 solver decide, and kernels run one by one, so that a tracker that is not the package's sees every byte. Gradients count; parameters,
@@ -304,35 +304,42 @@ def inductor(name, budgets):
         }
 
 
-def binds(name, budgets):
-    """Yields a row for each budget: what plan(…, compile=True) takes, and its time beside those of torch.compile, without a budget and with the same peak as its budget."""
-    from torch._inductor.compile_fx import compile_fx
-
+def binds(name, budgets, beside):
+    """Yields a row for each budget: what plan(…, compile=True) takes. With `beside` its time, and those of torch.compile without a budget and with the same peak as its budget."""
     made = make(name)
     module, inputs, kwargs, _ = made
     rows, ours = {}, {}
     for budget in budgets:
-        rows[budget] = {"model": name, "budget": budget, "wrong": False}
+        row = rows[budget] = {"model": name, "budget": budget, "wrong": False}
         begin = time.perf_counter()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 step = Planned(remat_torch_plan.plan(module, None, inputs, budget, kwargs=kwargs, seconds=1.0, compile=True), made)
+            plan, peak = step.run.last, step.allocated()
+            ours[budget] = step
+            row |= {
+                "result": "within" if peak <= plan.schedule.budget_bytes else "above",
+                "bytes": plan.schedule.budget_bytes,
+                "promised: measured": "; ".join(f"{a}: {b}" for a, b in next(iter(step.run._state.measured.values()))),
+                "measured": peak,
+                "measured / budget": peak / plan.schedule.budget_bytes,
+                "planned and compiled, s": time.perf_counter() - begin,
+                "wrong": peak > plan.schedule.budget_bytes,
+            }
         except remat_torch_plan.PlanError as error:
             kind = "no schedule" if isinstance(error, remat_torch_plan.BudgetError) else "refused"
-            rows[budget] |= {"result": kind, "reason": " ".join(str(error).split())[:200]}
-            continue
-        plan, peak = step.run.last, step.allocated()
-        ours[budget] = step
-        rows[budget] |= {
-            "result": "within" if peak <= plan.schedule.budget_bytes else "above",
-            "bytes": plan.schedule.budget_bytes,
-            "promised: measured": "; ".join(f"{a}: {b}" for a, b in next(iter(step.run._state.measured.values()))),
-            "measured": peak,
-            "measured / budget": peak / plan.schedule.budget_bytes,
-            "planned and compiled, s": time.perf_counter() - begin,
-            "wrong": peak > plan.schedule.budget_bytes,
-        }
+            row |= {"result": kind, "reason": " ".join(str(error).split())[:200]}
+        if not beside:
+            yield row
+    if beside:
+        yield from _beside_torch_compile(made, rows, ours)
+
+
+def _beside_torch_compile(made, rows, ours):
+    """The rows with milliseconds of a step: our plans', torch.compile's, and that of torch.compile with what ours took as its budget."""
+    from torch._inductor.compile_fx import compile_fx
+
     use = {budget: functools.partial(remat_torch_plan.use_in_torch_compile, rows[budget]["measured"]) for budget in ours}
     compiled = Compiled(made, {"default": unchanged} | use, compile_fx)
     theirs = compiled.steps
@@ -376,6 +383,7 @@ def main():
     parser.add_argument("--models", help="names of zoo.py, with commas")
     parser.add_argument("--budgets", help="fractions, with commas")
     parser.add_argument("--measure", action="store_true", help="times: plan with measured times of operations")
+    parser.add_argument("--beside", action="store_true", help="binds: time it beside torch.compile, too")
     parser.add_argument("--csv", help="file for the rows")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -389,7 +397,7 @@ def main():
         "issue": lambda name: peaks(name, budgets),
         "times": lambda name: times(name, budgets, arguments.measure),
         "inductor": lambda name: inductor(name, budgets),
-        "binds": lambda name: binds(name, budgets),
+        "binds": lambda name: binds(name, budgets, arguments.beside),
     }[arguments.what]
     rows = []
     for name in models:
@@ -397,6 +405,8 @@ def main():
             for row in measured(name):
                 rows.append(row)
                 print("  ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()), flush=True)
+                if arguments.csv:
+                    write(rows, arguments.csv)
         except Exception as error:
             rows.append({"model": name, "reason": " ".join(repr(error).split())[:300], "wrong": True})
             print(name, "FAILED", rows[-1]["reason"], flush=True)

@@ -255,7 +255,7 @@ def keep_inputs_that_change(joint, num_forward_outputs):
         with graph.inserting_before(min(readers, key=_position(graph))):
             copy = graph.call_function(torch.ops.aten.clone.default, (node,))
         copy.meta["val"] = torch.empty_like(node.meta["val"])
-        copy.meta["custom"] = min(readers, key=_position(graph)).meta.get("custom")
+        copy.meta["custom"] = min(readers, key=_position(graph)).meta.get("custom") or {}
         for reader in readers:
             reader.replace_input_with(node, copy)
         _renew_views(copy, storage_key(node.meta["val"]))
@@ -294,7 +294,7 @@ def give_the_loss_away(joint, num_forward_outputs):
             with graph.inserting_after(loss):
                 copy = graph.call_function(torch.ops.aten.clone.default, (loss,))
             copy.meta["val"] = torch.empty_like(loss.meta["val"])
-            copy.meta["custom"] = loss.meta.get("custom")
+            copy.meta["custom"] = loss.meta.get("custom") or {}
             results[i] = copy
             output.args = (tuple(results),)
             joint.recompile()
@@ -327,7 +327,7 @@ def give_gradients_their_layout(joint, num_forward_outputs):
             options = {"memory_format": torch.contiguous_format} if target is torch.ops.aten.clone.default else {}
             with graph.inserting_after(gradient):
                 node = graph.call_function(target, (gradient, *arguments), options)
-            node.meta = {"val": target(gradient.meta["val"], *arguments, **options), "custom": gradient.meta.get("custom")}
+            node.meta = {"val": target(gradient.meta["val"], *arguments, **options), "custom": gradient.meta.get("custom") or {}}
             gradient = node
         results[i] = gradient
     output.args = (tuple(results),)
@@ -358,7 +358,7 @@ def give_gradients_storages_of_their_own(joint, num_forward_outputs):
                 continue
             with graph.inserting_after(gradient if gradient.op == "call_function" else inputs_end):
                 results[i] = graph.call_function(torch.ops.aten.clone.default, (gradient,))
-            results[i].meta = {"val": torch.ops.aten.clone.default(gradient.meta["val"]), "custom": gradient.meta.get("custom")}
+            results[i].meta = {"val": torch.ops.aten.clone.default(gradient.meta["val"]), "custom": gradient.meta.get("custom") or {}}
     output.args = (tuple(results),)
     joint.recompile()
 

@@ -215,3 +215,19 @@ def test_regions_one_by_one(monkeypatch, looks):
 def test_other_modes_of_compile():
     with pytest.raises(remat_torch_plan.PlanError, match="compile='blocks': expected False, True or 'regions'"):
         remat_torch_plan.plan(nn.Linear(4, 4), None, None, 1.0, compile="blocks")
+
+
+class Transposed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 16).t())
+
+    def forward(self, x):
+        return torch.tanh(x @ self.weight)
+
+
+def test_a_gradient_that_is_copied_into_its_parameters_layout():
+    model = Transposed()
+    inputs = torch.randn(8, 16), classes(8)
+    step = plan(model, inputs, 1.0)
+    assert_close(gradients(model, step, *inputs), gradients(model, lambda *i: classify(model, *i), *inputs))

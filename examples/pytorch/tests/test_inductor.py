@@ -231,3 +231,5 @@ def test_a_gradient_that_is_copied_into_its_parameters_layout():
     inputs = torch.randn(8, 16), classes(8)
     step = plan(model, inputs, 1.0)
     assert_close(gradients(model, step, *inputs), gradients(model, lambda *i: classify(model, *i), *inputs))
+    nodes = [o.node for o in step.last.graph.operations if o.node is not None]
+    assert all(isinstance(n.meta.get("custom", {}), dict) for n in nodes)  # Inductor reads these marks

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from .errors import PlanError
-from .private import disable_current_modes, without_hooks_of_saved_tensors
+from .private import BatchNorm, disable_current_modes, without_hooks_of_saved_tensors
 from .snapshot import Snapshot
 
 _MULTIPLE = 8
@@ -60,7 +60,7 @@ class Padding:
 
     def _check(self, inputs, kwargs, padded_inputs, padded_kwargs):
         module = self._module
-        if any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in module.modules()):
+        if any(isinstance(m, BatchNorm) for m in module.modules()):
             raise PlanError("pad: the model has batch norm, whose means would be those of the padding, too; expected batches of few lengths")
         modes = {m: m.training for m in module.modules()}
         before = Snapshot(module, (inputs, kwargs, padded_inputs, padded_kwargs))

@@ -135,7 +135,7 @@ class RegionsPlan:
             f"budget        {self.budget_bytes:,} bytes",
             f"peak          {self.peak_bytes:,} bytes, measured; {self.predicted_bytes:,} predicted (unplanned {self.baseline_bytes:,})",
             f"time          {100 * self.overhead:.2f} % over the unplanned regions, at most {100 * self.gap:.2f} % above the least of such choices",
-            f"regions       {'what lies between two breaks' if BETWEEN in self.regions else f'{len(self.regions)} modules'}, {len(self.calls)} calls, {len({id(p.ways) for _, p, _ in self.calls})} different graphs, "
+            f"regions       {self._what()}, {len(self.calls)} calls, {len({id(p.ways) for _, p, _ in self.calls})} different graphs, "
             f"{again} operations run again",
         ]
         lines += [f"  {region.title(part):<24} keeps {way.kept:,} of {part.ways.unplanned.kept:,} bytes" for region, part, way in self.calls]
@@ -153,6 +153,11 @@ class RegionsPlan:
             f"{self.solves} solves"
         )
         return lines
+
+    def _what(self):
+        modules = sum(name != BETWEEN for name in self.regions)
+        kinds = [f"{modules} modules"] * bool(modules or BETWEEN not in self.regions) + ["what lies between two breaks"] * (BETWEEN in self.regions)
+        return " and ".join(kinds)
 
     @property
     def regions(self):
@@ -376,13 +381,16 @@ class _NoEqual(CaptureError):
 class _Pieces(Region):
     """What lies between two breaks of Dynamo: the graphs of a step, joined by what Python runs. `plans` are their `_Part`s.
 
+    `around`: modules that are regions of their own, each of which is a break.
+
     Where the size of a tensor depends on the inputs' values, another one has a trace of its own, with the schedule that was made for the first.
     """
 
     _whole = False
 
-    def __init__(self, module, owner):
+    def __init__(self, module, owner, around):
         super().__init__(BETWEEN, module, owner)
+        self.around = around
         self._sequence = []  # _Part of each graph that has run, while they are looked for
 
     def find(self, run):
@@ -598,7 +606,8 @@ class RegionsStep:
         self._broken = {}  # module -> Break
         self._varying = set()  # modules whose inputs have come in other shapes, though those of the step were the same
         self._by_content = {}  # graph as text -> Ways
-        self._pieces = None  # _Pieces, where modules alone do not meet the budget
+        self._pieces = {}  # modules that are regions beside them -> _Pieces
+        self._forwards = {}  # module -> what stands in the place of its forward method where it is a break between _Pieces
         self._warned = False  # of parts that ran in eager PyTorch
         self._run = None  # the _Run that runs now
         self._patched = {}  # module -> what stands in the place of its forward method
@@ -678,12 +687,12 @@ class RegionsStep:
         self._sharded = sharded
 
     def _all_regions(self):
-        return [*self._regions.values(), *([self._pieces] if self._pieces is not None else [])]
+        return [*self._regions.values(), *self._pieces.values()]
 
     def unplanned(self, *inputs, **kwargs):
         """The step whose regions run as PyTorch traces them by itself."""
         functions = {}
-        for region, *_ in self.last.calls:
+        for region, *_ in self._outermost(self.last.calls):
             functions[region.module] = lambda *a, region=region, **k: self._as_it_is(region.module, region.unplanned, a, k)
         return self._run_step(_Run({}, None), functions, inputs, kwargs)
 
@@ -698,7 +707,25 @@ class RegionsStep:
             self._run = before
 
     def _functions(self, plan):
-        return {region.module: self._planned_forward(region) for region, *_ in plan.calls}
+        return self._functions_of(region for region, *_ in plan.calls)
+
+    def _functions_of(self, regions):
+        regions = dict.fromkeys(regions)
+        pieces = next((r for r in regions if isinstance(r, _Pieces)), None)
+        functions = {region.module: self._planned_forward(region) for region in regions if pieces is None or region is pieces}
+        return functions if pieces is None else functions | self._breaks_of(pieces)
+
+    def _breaks_of(self, pieces):
+        """What stands in the place of the forward methods of modules beside `pieces`: the same functions in each step, as Dynamo guards them."""
+        for module in pieces.around:
+            if module not in self._forwards:
+                self._forwards[module] = _break(self, self._regions[module])
+        return {module: self._forwards[module] for module in pieces.around}
+
+    @staticmethod
+    def _outermost(calls):
+        """Those in which the others run: of a plan with `_Pieces` the calls of these."""
+        return [call for call in calls if isinstance(call[0], _Pieces)] or calls
 
     @contextlib.contextmanager
     def _patches(self, functions):
@@ -714,9 +741,9 @@ class RegionsStep:
                 _put(module, own)
                 _put_into(self._patched, module, patch)
 
-    def _as_it_is(self, module, call, args, kwargs):
-        """`call(*args, **kwargs)` while no forward method in `module` has another in its place."""
-        inside = [m for m in module.modules() if m in self._patched]
+    def _as_it_is(self, module, call, args, kwargs, but=()):
+        """`call(*args, **kwargs)` while no forward method in `module` has another in its place, `but` those of these modules."""
+        inside = [m for m in module.modules() if m in self._patched and m not in but]
         patches = {m: self._patched.pop(m) for m in inside}
         for m in inside:
             _put(m, self._own_forwards.get(m))
@@ -738,8 +765,8 @@ class RegionsStep:
                     self._varying.add(region.module)
                     self.last.stale = True
                 return self._eager_here(region.module, args, kwargs)
-            if region is self._pieces:
-                return self._as_it_is(region.module, region, args, kwargs)
+            if isinstance(region, _Pieces):
+                return self._as_it_is(region.module, region, args, kwargs, but=region.around)
             with self.called() as held:
                 result = self._as_it_is(region.module, region, args, kwargs)
                 held += args, kwargs, result
@@ -826,8 +853,9 @@ class RegionsStep:
             self._ranks.agree(arguments, "shapes")
             self._ranks.agree(repr(self._options), "options of plan()")
         parts = modules = found = _numbered(self._discover(inputs, kwargs))
-        if self._saved and BETWEEN in self._saved.names_of_regions(arguments):
-            parts = found = self._find_pieces(inputs, kwargs)
+        if self._saved and BETWEEN in (names := self._saved.names_of_regions(arguments)):
+            beside = {key: part for key, part in modules.items() if key[0].name in names}
+            parts = found = beside | self._find_pieces(inputs, kwargs, beside)
         tracing = time.perf_counter() - begin - self._measuring - self._planning
         taken = self._saved and self._saved.take_regions(
             arguments, [(region.name, number, part.graph) for (region, number), part in parts.items()], self._device(), self._options
@@ -860,8 +888,7 @@ class RegionsStep:
     def _best(self, modules, inputs, kwargs):
         """The plan by `modules`, {(Region, number of its call): _Part}; where these do not meet the budget, by what lies between two breaks. With its parts."""
         refused = []  # [(least bytes, error, parts)]
-        for find in (lambda: modules, lambda: self._find_pieces(inputs, kwargs)):
-            parts = find()
+        for parts in self._choices_of_regions(modules, inputs, kwargs):
             try:
                 plan = self._plan_of(parts, inputs, kwargs)
                 if plan is not None:
@@ -875,36 +902,47 @@ class RegionsStep:
             raise error
         return self._plan_of(parts, inputs, kwargs, at_least=True), parts
 
+    def _choices_of_regions(self, modules, inputs, kwargs):
+        yield modules
+        # Modules that are named stay regions of their own; else Dynamo's graphs have what is in them, too.
+        beside = self._worth_planning(modules) if self._names is not None else {}
+        yield beside | self._find_pieces(inputs, kwargs, beside)
+
     def _plan_of(self, parts, inputs, kwargs, **options):
-        begin = time.perf_counter()
         parts = self._worth_planning(parts)
-        self._planning += time.perf_counter() - begin
         if parts:
             return self._choose(parts, inputs, kwargs, **options)
         return self._eager_plan(inputs, kwargs)
 
-    def _find_pieces(self, inputs, kwargs):
-        """{(_Pieces, number of its call): _Part} of what lies between two breaks of Dynamo. Runs the forward pass."""
-        if self._names is not None or self.compiles or self._sharded or self._sizes_are_learned:
+    def _find_pieces(self, inputs, kwargs, beside):
+        """{(_Pieces, number of its call): _Part} of what lies between two breaks of Dynamo, and between calls of the regions `beside`.
+
+        Runs the forward pass.
+        """
+        if self.compiles or self._sharded or self._sizes_are_learned:
             return {}
-        self._pieces = self._pieces or _Pieces(self._module, self)
+        around = frozenset(region.module for region, _ in beside)
+        pieces = self._pieces.get(around)
+        if pieces is None:
+            pieces = self._pieces[around] = _Pieces(self._module, self, around)
         try:
-            return _numbered([(self._pieces, part) for part in self._run_pieces(inputs, kwargs)])
+            return _numbered([(pieces, part) for part in self._run_pieces(pieces, inputs, kwargs)])
         except (BudgetError, RanksDiffer):
             raise
         except Exception as error:  # Dynamo, AOTAutograd and the package have many, for what they cannot trace
             _LOG.info("what lies between two breaks stays eager: %s", _in_one_line(error))
             return {}
 
-    def _run_pieces(self, inputs, kwargs):
+    def _run_pieces(self, pieces, inputs, kwargs):
         """The parts that run for these arguments. What the step changes is put back."""
-        functions = {self._module: lambda *args, **kwargs: self._as_it_is(self._module, self._pieces, args, kwargs)}
+        functions = {self._module: lambda *args, **kwargs: self._as_it_is(self._module, pieces, args, kwargs, but=pieces.around)}
+        functions |= self._breaks_of(pieces)
         before = Snapshot(self._module, (inputs, kwargs), devices=self._gpus())
         for saving in (_saving_nothing, contextlib.nullcontext):
             rng.seed(self._seed)
             try:
                 with disable_current_modes(), saving():
-                    return self._pieces.find(lambda: self._run_step(_Run({}, None), functions, *_own_leaves(inputs, kwargs)))
+                    return pieces.find(lambda: self._run_step(_Run({}, None), functions, *_own_leaves(inputs, kwargs)))
             except _Saved:  # a backward pass inside the step
                 continue
             finally:
@@ -1013,7 +1051,7 @@ class RegionsStep:
         for name, number, _, way in found["calls"]:
             key = places[name, number]
             ways[key] = parts[key].ways.found[way]
-        functions = {region.module: self._planned_forward(region) for region, _ in ways}
+        functions = self._functions_of(region for region, _ in ways)
         run = self._measure(ways, functions, inputs, kwargs, follow=True)
         self._note_what_breaks_keep(run)
         peak, budget = run.tracker.peak, found["budget_bytes"]
@@ -1044,13 +1082,14 @@ class RegionsStep:
     def _worth_planning(self, parts):
         """The calls of regions that can save something."""
         total = sum(part.ways.unplanned.kept for part in parts.values())
-        found = {}
+        found, begin = {}, time.perf_counter()
         for key, part in parts.items():
             if part.ways.unplanned.kept * _SMALL < total:
                 continue
             part.ways.explore()
             if part.ways.least.kept < part.ways.unplanned.kept:
                 found[key] = part
+        self._planning += time.perf_counter() - begin
         return found
 
     def _note_what_breaks_keep(self, run):
@@ -1063,7 +1102,7 @@ class RegionsStep:
         `at_least`: where no choice meets the budget, the one that takes least, with a warning; else a `BudgetError`.
         """
         least = {key: part.ways.least for key, part in parts.items()}
-        functions = {region.module: self._planned_forward(region) for region, _ in parts}
+        functions = self._functions_of(region for region, _ in parts)
         first = self._measure(least, functions, inputs, kwargs, hold=True, follow=True)
         self._note_what_breaks_keep(first)
         # The calls as they came: a call whose guards did not hold is not among them.
@@ -1187,7 +1226,7 @@ class RegionsStep:
         if choice is None or any(way.time > parts[key].ways.unplanned.time for key, way in zip(keys, choice.ways)):
             self._look_for_less(keys, parts, calls, budget)
             choice = choose(calls, budget)
-        for _ in range(2):
+        while self._refines_left > 0:
             if choice is None or not self._look_between(keys, parts, calls, choice, budget):
                 break
             choice = choose(calls, budget)
@@ -1223,15 +1262,17 @@ class RegionsStep:
             groups.setdefault(id(parts[key].ways), []).append((parts[key].ways, call, way, room, before))
         found = False
         for members in groups.values():
-            ways, call, way, room, before = members[-1]
-            known = len(ways.found), ways.found
-            forward, backward = budget - before - call.forward, budget - before - call.backward + ways.outside
-            for share in dict.fromkeys((1, len(members))):
-                for peak in dict.fromkeys((min(forward, backward), max(forward, backward))):
-                    if self._refines_left > 0 and way.time > ways.unplanned.time:
-                        self._refines_left -= 1
-                        ways.ask(way.kept + room // share, peak)
-            found |= known != (len(ways.found), ways.found)
+            ways = members[0][0]
+            known = [*ways.found]
+            slowest = max(members, key=lambda m: m[2].time)
+            for _, call, way, room, before in {id(m): m for m in (members[-1], slowest, members[0])}.values():
+                forward, backward = budget - before - call.forward, budget - before - call.backward + ways.outside
+                # What is free for it alone, or in parts; a tenth more than that, which others may give up.
+                for more in dict.fromkeys((room, room // len(members), room + ways.unplanned.kept // 10)):
+                    for peak in dict.fromkeys((min(forward, backward), max(forward, backward))):
+                        if self._refines_left > 0 and way.time > ways.unplanned.time:
+                            self._refines_left -= ways.ask(way.kept + more, peak)
+            found |= known != ways.found
         return found
 
     def _no_choice(self, calls, floor, budget, baseline):
@@ -1257,7 +1298,7 @@ class RegionsStep:
         tracker = _Segments(512 if device.type == "cuda" else 1, resizes=self._sharded)
         run = _Run(ways, None, hold, tracker)
         functions = dict(functions)
-        if follow:
+        if follow and module not in functions:  # under `_Pieces` these would be breaks
             functions |= {m: self._measured_forward(m) for m in self._broken if m is not module and m not in functions}
         first = newest_node()
         inputs, kwargs = _own_leaves(inputs, kwargs)
@@ -1340,6 +1381,16 @@ class RegionsStep:
                 running = None
                 alive.pop(place, None)
         return calls, floor
+
+
+def _break(step, region):
+    """The region's forward method as a function that Dynamo does not look into."""
+    me = weakref.ref(step)  # what Dynamo keeps must not hold the step
+
+    def forward(*args, **kwargs):
+        return me()._planned_forward(region)(*args, **kwargs)
+
+    return torch.compiler.disable(forward)
 
 
 def _worse(one, two):

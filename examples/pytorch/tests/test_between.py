@@ -160,6 +160,41 @@ def test_code_of_one_module_between_two_looks_at_values():
     assert len(step.plans) == 2 and step.last.peak_bytes <= step.last.budget_bytes
 
 
+class Stem(nn.Module):
+    """Before its blocks there is much to save, which no block has."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, 4 if i else width)) for i in range(2))
+
+    def forward(self, x):
+        x = self.first(x)
+        for _ in range(3):
+            x = x + torch.tanh(torch.sigmoid(x) * x.exp())
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def test_what_lies_beside_regions_that_are_named(tmp_path):
+    model, inputs = Stem(), (torch.randn(64, 16), classes(64))
+    eager, names, file = copy.deepcopy(model), ["blocks.0", "blocks.1"], str(tmp_path / "plans")
+    alone = plan(model, classify, inputs, 0.95, regions=names)
+    assert "between breaks" not in alone.last.regions
+    step = plan(model, classify, inputs, 0.65, regions=names)
+    assert "between breaks" in step.last.regions and set(step.last.regions) & set(names)
+    assert step.last.peak_bytes <= step.last.budget_bytes
+    for seed in range(2):
+        other = torch.randn(64, 16), inputs[1]
+        assert_same_step(step, model, eager, classify, other, seed)
+    assert measured(step, model, inputs) <= step.last.budget_bytes
+    assert len(step.plans) == 1 and not step.last.stale
+    step.save(file)
+    again = plan(copy.deepcopy(model), classify, inputs, 0.65, regions=names, plan=file)
+    assert again.last.peak_bytes == step.last.peak_bytes and again.last.solves == 0
+
+
 def test_sizes_that_parameters_decide_stay_eager():
     """Another number of rows in each step of a training run would need a trace in each."""
 

@@ -71,7 +71,7 @@ from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
 _LOG = logging.getLogger("remat_torch_plan")
 _PLANS = 64  # of sets of shapes
 _TURNS = 3  # in which a plan is made again, since a guard of a region did not hold
-_SOLVES = 48  # that look for ways between those that are known
+_SOLVES = 96  # that look for ways between those that are known
 _SMALL = 500  # a region that keeps less than this part of all kept bytes stays eager
 _OTHERS = 3  # other values with which a step is measured whose sizes depend on values
 
@@ -1261,14 +1261,14 @@ class RegionsStep:
         for key, call, way, (room, before) in zip(keys, calls, choice.ways, reversed(rooms)):
             groups.setdefault(id(parts[key].ways), []).append((parts[key].ways, call, way, room, before))
         found = False
-        for members in groups.values():
+        for members in sorted(groups.values(), key=lambda group: -sum(way.time - ways.unplanned.time for ways, _, way, *_ in group)):
             ways = members[0][0]
             known = [*ways.found]
             slowest = max(members, key=lambda m: m[2].time)
             for _, call, way, room, before in {id(m): m for m in (members[-1], slowest, members[0])}.values():
                 forward, backward = budget - before - call.forward, budget - before - call.backward + ways.outside
-                # What is free for it alone, or in parts; a tenth more than that, which others may give up.
-                for more in dict.fromkeys((room, room // len(members), room + ways.unplanned.kept // 10)):
+                # What is free for it alone, or in parts; more than that, which others may give up.
+                for more in dict.fromkeys((room, room // len(members), *(room + ways.unplanned.kept // n for n in (20, 10, 5, 3)))):
                     for peak in dict.fromkeys((min(forward, backward), max(forward, backward))):
                         if self._refines_left > 0 and way.time > ways.unplanned.time:
                             self._refines_left -= ways.ask(way.kept + more, peak)

@@ -69,11 +69,11 @@ class FrozenStep:
                     f"module '{name.removeprefix('model').removeprefix('.')}' has hooks, which would run while the step is traced "
                     f"and never again; Dynamo, which traces some hooks, says: {self._reason}"
                 )
-        generators = rng.python_states()
+        generators, objects = rng.python_states(), rng.Objects()
         begin = time.perf_counter()
         taken = capture(self._module.model, self._module.function, inputs, kwargs)
         try:
-            if rng.python_states() != generators:
+            if rng.python_states() != generators or objects.have_drawn():
                 raise CaptureError(
                     "the step draws from Python's or NumPy's random generator, whose numbers a trace would freeze; draw "
                     f"outside the step, or with torch's. Dynamo, which traces some such steps, says: {self._reason}"
@@ -88,6 +88,7 @@ class FrozenStep:
             run = compile_with_gates(taken, lambda _: apply_with_gates(graph, plan.schedule.steps), self._host)
         finally:
             rng.restore_python_states(generators)
+            objects.restore()
             taken.close()
         self.plans.append(plan)
         return plan, run

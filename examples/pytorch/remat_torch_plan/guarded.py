@@ -79,6 +79,7 @@ class _Ignored(set):
 def _settings(**others):
     """Settings of a trace. Messages of the step are not printed. transformers adds functions to the class, as warning_once."""
     logs = (f for name, f in vars(logging.Logger).items() if name.split("_")[0] in _LEVELS)
+    others = {name: value for name, value in others.items() if hasattr(dynamo_config, name)}
     return {**_SETTINGS, "ignore_logging_functions": _Ignored(logs), **others}
 
 
@@ -101,6 +102,9 @@ class Unchecked(BaseException):
 class Symbolic(Exception):
     """A size in the graph depends on a number that changed: this graph must have it as a constant."""
 
+    def __str__(self):
+        return "a size depends on a number that changes"
+
 
 def _call(module, *inputs, **kwargs):
     return module(*inputs, **kwargs)
@@ -114,6 +118,7 @@ class GuardedStep:
     """
 
     _called = staticmethod(_call)  # what Dynamo traces
+    _whole = True  # in one graph
 
     def __init__(self, module, make_plan, may_run, host, compiled=False, graph_pool=None):
         self.plans = []
@@ -154,7 +159,7 @@ class GuardedStep:
 
     def unplanned(self, *inputs, **kwargs):
         """The step as PyTorch traces it by itself, with the kernels of eager PyTorch: `torch.compile(backend="aot_eager")`."""
-        own = torch.compile(self._code_of_its_own("unplanned_step"), backend="aot_eager", fullgraph=True)
+        own = torch.compile(self._code_of_its_own("unplanned_step"), backend="aot_eager", fullgraph=self._whole)
         with dynamo_config.patch(_settings()), as_eager(self._module):
             return own(self._module, *inputs, **kwargs)
 
@@ -185,7 +190,7 @@ class GuardedStep:
         own = self._code_of_its_own("planned_step")
         # What Dynamo keeps is not seen by the collector of garbage, so it must not hold this object.
         me = weakref.ref(self)
-        function = compile_under(lambda: _settings(**me()._settings), own, lambda *graph: me()._backend(*graph))
+        function = compile_under(lambda: _settings(**me()._settings), own, lambda *graph: me()._backend(*graph), self._whole)
         self._unguarded = now
         self._functions.append((now, function))
         return function
@@ -364,7 +369,8 @@ def name_inputs(joint, names):
 def _reason(error):
     """One line of what Dynamo says, with the line of the user's code."""
     text = str(error)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    said = (line.strip() for line in text.splitlines() if line.strip() and not re.fullmatch(r"backend=.* raised:", line.strip()))
+    first = next(said, type(error).__name__)
     explained = re.search(r"Explanation: (.*)", text)
     lines = [f"{os.path.basename(f)}:{n}" for f, n in re.findall(r'File "([^"]*)", line (\d+)', text) if not f.startswith(FOLDERS)]
     return first + (f": {explained[1]}" if explained else "") + (f" ({lines[-1]})" if lines else "")

@@ -51,7 +51,7 @@ def _calls(plan):
         again = sum(_runs(way).values()) - len(_runs(way))
         time = 100 * (way.time / max(1, part.ways.unplanned.time) - 1)
         peaks = way.kept, part.ways.unplanned.kept, way.forward_peak, way.backward_peak
-        yield region.name or "the model", numbers[id(part.ways)], len(part.graph.operations), again, *peaks, f"{time:.1f}"
+        yield region.title(part), numbers[id(part.ways)], len(part.graph.operations), again, *peaks, f"{time:.1f}"
 
 
 def _again(plan):

@@ -55,6 +55,7 @@ def look_up(path):
 dynamo = _take("torch._dynamo", "traces a step and guards what it read")
 dynamo_config = _take("torch._dynamo.config", "settings of the trace")
 DynamoError = _take("torch._dynamo.exc.TorchDynamoException", "what Dynamo raises for a step that it cannot trace")
+_InstructionTranslator = _take("torch._dynamo.symbolic_convert.InstructionTranslatorBase", "what follows a break in a loop")
 TooManyTraces = _take("torch._dynamo.exc.FailOnRecompileLimitHit", "what Dynamo raises when it has traced a step too often")
 DataDependentShape = _take(
     "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "what a trace raises for a shape that depends on values of tensors"
@@ -131,22 +132,57 @@ _before_forward = _take("torch.nn.parallel.DistributedDataParallel._pre_forward"
 _after_forward = _take("torch.nn.parallel.DistributedDataParallel._post_forward", "DDP's work after the model has run")
 
 
-def compile_under(settings, function, backend):
-    """`torch.compile(function, backend=backend, fullgraph=True)` that traces under Dynamo's `settings()`, a dict, and calls without them.
+@contextlib.contextmanager
+def _breaks_in_loops():
+    """While entered, Dynamo goes on after a break in a loop with the rest of that loop, where it would leave all of the function to Python."""
+    kind = _InstructionTranslator
+    before = getattr(kind, "maybe_has_backedge", None)
+    if before is not None:
+        kind.maybe_has_backedge = lambda _: False
+    try:
+        yield
+    finally:
+        if before is not None:
+            kind.maybe_has_backedge = before
+
+
+def compile_under(settings, function, backend, whole=True):
+    """`torch.compile(function, backend=backend, fullgraph=whole)` that traces under Dynamo's `settings()`, a dict, and calls without them.
 
     Settings are read while Dynamo traces. Entering them takes longer than all guards of a small model.
     """
-    context = _optimize(backend=backend, nopython=True)
+    context = _optimize(backend=backend, nopython=whole)
     trace = context.callback
 
     @functools.wraps(trace)
     def under(*frame):
-        with dynamo_config.patch(settings()):
+        with dynamo_config.patch(settings()), contextlib.nullcontext() if whole else _breaks_in_loops():
             return trace(*frame)
 
     under._torchdynamo_orig_backend = trace  # by which Dynamo finds what it has traced
     context.callback = under
     return context(function)
+
+
+BatchNorm = _take("torch.nn.modules.batchnorm._BatchNorm", "what all layers of batch norm are")
+_python_dispatch = _take("torch.utils._python_dispatch", "flags by which Dynamo leaves alone what runs under dispatch modes")
+_FLAGS = [n for n in ("_is_in_any_mode_without_ignore_compile_internals", "_is_in_non_infra_torch_dispatch_mode") if hasattr(_python_dispatch, n)]
+_set_flag_of_guards = getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", lambda _: None)  # PyTorch 2.15
+
+
+@contextlib.contextmanager
+def traces_under_modes():
+    """While entered, Dynamo traces, and runs what it has traced, though dispatch modes are entered; these see the operations that run."""
+    before = [getattr(_python_dispatch, name) for name in _FLAGS]
+    for name in _FLAGS:
+        setattr(_python_dispatch, name, False)
+    _set_flag_of_guards(False)
+    try:
+        yield
+    finally:
+        for name, value in zip(_FLAGS, before):
+            setattr(_python_dispatch, name, value)
+        _set_flag_of_guards(bool(before and before[0]))
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ A region is a module that can be traced by itself, the largest first: a module t
 tried. Each call of a region has a forward and a backward graph of its own, as a function of its inputs, parameters and buffers; autograd
 joins them with what lies between, which runs as it is: conditions on values, `.item()`, routers, prints.
 
+Where modules do not meet the budget, regions are what lies between two breaks of Dynamo, in any module's code: see `_Pieces`.
+
 How a step is planned:
 
 1. The forward pass runs once in eager PyTorch, and each module that is called outside of a region is traced with the arguments that it
@@ -55,12 +57,13 @@ from .private import (
     inductor_decompositions,
     pytree,
     storage_key,
+    traces_under_modes,
     without_checkpoints,
     without_hooks_of_saved_tensors,
 )
 from .room import free_bytes
 from .runner import AS_WRITTEN, keep_arguments, run_as_written
-from .sharded import Ranks, gather_nothing, gradients_by_backward, has_sharded_parts, is_sharded, local, refuse_to_accumulate
+from .sharded import Ranks, RanksDiffer, gather_nothing, gradients_by_backward, has_sharded_parts, is_sharded, local, refuse_to_accumulate
 from .snapshot import Snapshot
 from .tracker import AliveBytes
 from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
@@ -68,13 +71,14 @@ from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
 _LOG = logging.getLogger("remat_torch_plan")
 _PLANS = 64  # of sets of shapes
 _TURNS = 3  # in which a plan is made again, since a guard of a region did not hold
-_SOLVES = 48  # that look for ways between those that are known
+_SOLVES = 96  # that look for ways between those that are known
 _SMALL = 500  # a region that keeps less than this part of all kept bytes stays eager
 _OTHERS = 3  # other values with which a step is measured whose sizes depend on values
 
 
 _SHARDED = itertools.count()  # steps whose models are sharded: on all ranks in the same order
 _STAYS = object()
+BETWEEN = "between breaks"  # the name of a region that is no module
 
 
 class NoRegions(CaptureError):
@@ -121,7 +125,7 @@ class RegionsPlan:
     seeded: bool = False
     stale: bool = False  # a guard of a region did not hold
     choice: dict = field(default_factory=dict, repr=False)  # (Region, number of its call in the step) -> way
-    parts: list = field(default_factory=list, repr=False)  # those of all regions, also of such as save nothing and stay eager
+    parts: list = field(default_factory=list, repr=False)  # all that were looked at, also of regions that save nothing and stay eager
     memory: list = field(default_factory=list, repr=False)  # [(part of the measured step, bytes at its end, the most in it)]
 
     def lines(self):
@@ -131,10 +135,10 @@ class RegionsPlan:
             f"budget        {self.budget_bytes:,} bytes",
             f"peak          {self.peak_bytes:,} bytes, measured; {self.predicted_bytes:,} predicted (unplanned {self.baseline_bytes:,})",
             f"time          {100 * self.overhead:.2f} % over the unplanned regions, at most {100 * self.gap:.2f} % above the least of such choices",
-            f"regions       {len(self.regions)} modules, {len(self.calls)} calls, {len({id(p.ways) for _, p, _ in self.calls})} different graphs, "
+            f"regions       {self._what()}, {len(self.calls)} calls, {len({id(p.ways) for _, p, _ in self.calls})} different graphs, "
             f"{again} operations run again",
         ]
-        lines += [f"  {region.name or 'the model':<24} keeps {way.kept:,} of {part.ways.unplanned.kept:,} bytes" for region, part, way in self.calls]
+        lines += [f"  {region.title(part):<24} keeps {way.kept:,} of {part.ways.unplanned.kept:,} bytes" for region, part, way in self.calls]
         lines.append(f"in Python     {len(self.breaks)} modules, in parts")
         if self.spare_bytes:
             lines.append(f"left free     {self.spare_bytes:,} bytes: sizes depend on data, and with other values the step takes more")
@@ -149,6 +153,11 @@ class RegionsPlan:
             f"{self.solves} solves"
         )
         return lines
+
+    def _what(self):
+        modules = sum(name != BETWEEN for name in self.regions)
+        kinds = [f"{modules} modules"] * bool(modules or BETWEEN not in self.regions) + ["what lies between two breaks"] * (BETWEEN in self.regions)
+        return " and ".join(kinds)
 
     @property
     def regions(self):
@@ -258,15 +267,23 @@ class Region(GuardedStep):
         self.known.add(_shapes(inputs, kwargs))
         return part
 
+    @property
+    def like(self):
+        return None
+
     def forget(self):
         """Traces anew at the next call."""
         self._functions.clear()
 
     def _backend(self, module, inputs):
-        owner = self._owner()
         if not self._only_plan:  # a guard did not hold: this call runs as Dynamo traced it
-            owner.last.stale = True
+            self._owner().last.stale = True
             return module.forward
+        return self._plannable(module, inputs)
+
+    def _plannable(self, module, inputs):
+        """Dynamo's graph `module` as a function that runs as planned."""
+        owner = self._owner()
         if any(has_symbolic_size(n) for n in module.graph.nodes):
             raise Symbolic
         self._unguarded.note(self._module, module)
@@ -275,7 +292,7 @@ class Region(GuardedStep):
         found, uses = [], {} if compiles else _uses(module, inputs)
 
         def partition(joint, joint_inputs, *, num_fwd_outputs, **_):
-            part = owner.part_of(self, joint, names, num_fwd_outputs, uses)
+            part = owner.part_of(self, joint, names, num_fwd_outputs, uses, self.like)
             found.append(part)
             return apply_with_gates(part.graph, part.ways.unplanned.schedule.steps, boxed=True)[:2]
 
@@ -305,7 +322,10 @@ class Region(GuardedStep):
             region = me()
             region.last = part
             if region._only_plan:
-                raise OnlyPlanned
+                return region._found(part, module, arguments)
+            return region._run(run, part, arguments)
+
+        def run(region, arguments):
             call = RegionCall()
             call.way = region._owner().begin(region, part, call)
             if part.compile is not None and not region._owner().measures:
@@ -318,6 +338,16 @@ class Region(GuardedStep):
                 return results
 
         return planned
+
+    def _found(self, part, module, arguments):
+        raise OnlyPlanned
+
+    def _run(self, run, part, arguments):
+        return run(self, arguments)
+
+    def title(self, _):
+        """What a report calls a part of it."""
+        return self.name or "the model"
 
     def _trace(self, module, inputs, forward_compiler, backward_compiler, partition):
         """Dynamo's graph `module` as AOTAutograd compiles it."""
@@ -342,6 +372,93 @@ class Region(GuardedStep):
             return apply_schedule(graph, way.schedule.steps, compiled=True)
 
         return self._trace(module, inputs, *by_inductor(lambda: graphs[-1].num_forward_outputs), partition)
+
+
+class _NoEqual(CaptureError):
+    """A graph that is not planned, and that none is like which is."""
+
+
+class _Pieces(Region):
+    """What lies between two breaks of Dynamo: the graphs of a step, joined by what Python runs. `plans` are their `_Part`s.
+
+    `around`: modules that are regions of their own, each of which is a break.
+
+    Where the size of a tensor depends on the inputs' values, another one has a trace of its own, with the schedule that was made for the first.
+    """
+
+    _whole = False
+
+    def __init__(self, module, owner, around):
+        super().__init__(BETWEEN, module, owner)
+        self.around = around
+        self._sequence = []  # _Part of each graph that has run, while they are looked for
+
+    def find(self, run):
+        """The parts that `run()` calls, in order."""
+        self._only_plan = True
+        self._sequence.clear()
+        try:
+            run()
+        finally:
+            self._only_plan = False
+        return list(self._sequence)
+
+    def __call__(self, *inputs, **kwargs):
+        if self._only_plan:
+            self.known.add(_shapes(inputs, kwargs))
+        return super().__call__(*inputs, **kwargs)
+
+    def _trace_and_run(self, inputs, kwargs, **_):
+        # Other sizes are no symbols; where Dynamo has traced too often, Python runs.
+        self._begin = time.perf_counter()
+        self._settings = {"automatic_dynamic_shapes": False, "fail_on_recompile_limit_hit": False, "inline_torch_dispatch_torch_compile": False}
+        self._modes = ()  # what lies between is to be seen by a mode that counts bytes
+        with traces_under_modes():
+            return self._function()(self._module, *inputs, **kwargs)
+
+    def _backend(self, module, inputs):
+        if not any(isinstance(t, torch.Tensor) and t.requires_grad for t in inputs):
+            return module.forward
+        try:
+            return self._plannable(module, inputs)
+        except (BudgetError, RanksDiffer):
+            raise
+        except Exception as error:  # as for modules: such a part stays eager
+            if isinstance(error, _NoEqual):
+                self._owner().last.stale = True
+            elif not isinstance(error, _NoGradient):
+                _LOG.info("a part between two breaks stays eager: %s", _in_one_line(error))
+            return module.forward
+
+    def _found(self, part, module, arguments):
+        self._sequence.append(part)
+        return module.forward(*arguments)
+
+    def _run(self, run, part, arguments):
+        owner = self._owner()
+        with owner.called() as held:
+            results = run(self, arguments)
+            held += arguments, results
+        return results
+
+    @property
+    def like(self):
+        """Parts to which a new graph may be equal but for sizes; None where new ones are solved."""
+        return None if self._only_plan else self.plans
+
+    def title(self, part):
+        operation = next((o for o in part.graph.operations if o.line), None)
+        return f"from {operation.line} on" if operation is not None else self.name
+
+
+def _structure(graph):
+    """All of a graph but sizes, as far as a schedule depends on it."""
+    return (
+        [(o.phase, str(getattr(o.node, "target", None)), o.inputs, o.outputs, o.random, o.once) for o in graph.operations],
+        [s.kind for s in graph.storages],
+        graph.outputs,
+        graph.held,
+    )
 
 
 def _uses(module, inputs):
@@ -489,10 +606,13 @@ class RegionsStep:
         self._broken = {}  # module -> Break
         self._varying = set()  # modules whose inputs have come in other shapes, though those of the step were the same
         self._by_content = {}  # graph as text -> Ways
+        self._pieces = {}  # modules that are regions beside them -> _Pieces
+        self._forwards = {}  # module -> what stands in the place of its forward method where it is a break between _Pieces
+        self._warned = False  # of parts that ran in eager PyTorch
         self._run = None  # the _Run that runs now
         self._patched = {}  # module -> what stands in the place of its forward method
         self._sharded = False  # parts are sharded by fully_shard
-        self._ranks = None  # Ranks
+        self._ranks = Ranks(next(_SHARDED)) if options.same_plan else None
 
     @property
     def plans(self):
@@ -500,8 +620,13 @@ class RegionsStep:
 
     @property
     def ranks(self):
-        """The `Ranks` that plan together; None if the model is not sharded."""
+        """The `Ranks` that run each pass together; None if the model is not sharded."""
         return self._ranks if self._sharded else None
+
+    @property
+    def _together(self):
+        """True if all ranks plan the same steps, in the same order."""
+        return self._ranks is not None and (self._sharded or self._options.same_plan)
 
     @property
     def compiles(self):
@@ -517,7 +642,17 @@ class RegionsStep:
         plan = self._prepare(inputs, kwargs, running=True)
         if not self._may_run(plan):
             raise Unchecked(plan, [])
-        return self._run_step(_Run(plan.choice, hooks_of_saved_tensors(False)), self._functions(plan), inputs, kwargs)
+        run = _Run(plan.choice, hooks_of_saved_tensors(False))
+        result = self._run_step(run, self._functions(plan), inputs, kwargs)
+        if BETWEEN in plan.regions and not plan.choice.keys() <= set(run.order) and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{len(plan.choice.keys() - set(run.order))} of {len(plan.calls)} planned parts of the step ran in eager PyTorch, as Dynamo has traced "
+                "them too often, or Python went another way: such a step may take more than its budget",
+                PlanWarning,
+                stacklevel=2,
+            )
+        return result
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet. Runs the step, and puts back what that changes. Returns the `RegionsPlan`."""
@@ -531,10 +666,10 @@ class RegionsStep:
             raise TooManyPlansError(
                 "ranks of a sharded model plan together: for the arguments of plan() or of the first step, and for those that all pass to prepare()"
             )
-        if plan is None or plan.stale and turns < _TURNS and not self._sharded:
+        if plan is None or plan.stale and turns < _TURNS and not self._together:
             if plan is None and len(self._plans) == _PLANS:
                 raise TooManyPlansError(f"the step has {_PLANS} plans; expected fewer sets of shapes")
-            for region in self._regions.values() if plan is not None else ():
+            for region in self._all_regions() if plan is not None else ():
                 region.forget()
             with disable_current_modes(), without_hooks_of_saved_tensors():
                 plan = self._make(inputs, kwargs)
@@ -546,15 +681,18 @@ class RegionsStep:
         """`fully_shard` may have been called since: then regions are traced anew, as they read other parameters."""
         sharded = is_sharded(self._module)
         if sharded and not self._sharded:
-            self._ranks = Ranks(next(_SHARDED))
-            for region in self._regions.values():
+            self._ranks = self._ranks or Ranks(next(_SHARDED))
+            for region in self._all_regions():
                 region.forget()
         self._sharded = sharded
+
+    def _all_regions(self):
+        return [*self._regions.values(), *self._pieces.values()]
 
     def unplanned(self, *inputs, **kwargs):
         """The step whose regions run as PyTorch traces them by itself."""
         functions = {}
-        for region, *_ in self.last.calls:
+        for region, *_ in self._outermost(self.last.calls):
             functions[region.module] = lambda *a, region=region, **k: self._as_it_is(region.module, region.unplanned, a, k)
         return self._run_step(_Run({}, None), functions, inputs, kwargs)
 
@@ -569,7 +707,25 @@ class RegionsStep:
             self._run = before
 
     def _functions(self, plan):
-        return {region.module: self._planned_forward(region) for region, *_ in plan.calls}
+        return self._functions_of(region for region, *_ in plan.calls)
+
+    def _functions_of(self, regions):
+        regions = dict.fromkeys(regions)
+        pieces = next((r for r in regions if isinstance(r, _Pieces)), None)
+        functions = {region.module: self._planned_forward(region) for region in regions if pieces is None or region is pieces}
+        return functions if pieces is None else functions | self._breaks_of(pieces)
+
+    def _breaks_of(self, pieces):
+        """What stands in the place of the forward methods of modules beside `pieces`: the same functions in each step, as Dynamo guards them."""
+        for module in pieces.around:
+            if module not in self._forwards:
+                self._forwards[module] = _break(self, self._regions[module])
+        return {module: self._forwards[module] for module in pieces.around}
+
+    @staticmethod
+    def _outermost(calls):
+        """Those in which the others run: of a plan with `_Pieces` the calls of these."""
+        return [call for call in calls if isinstance(call[0], _Pieces)] or calls
 
     @contextlib.contextmanager
     def _patches(self, functions):
@@ -585,9 +741,9 @@ class RegionsStep:
                 _put(module, own)
                 _put_into(self._patched, module, patch)
 
-    def _as_it_is(self, module, call, args, kwargs):
-        """`call(*args, **kwargs)` while no forward method in `module` has another in its place."""
-        inside = [m for m in module.modules() if m in self._patched]
+    def _as_it_is(self, module, call, args, kwargs, but=()):
+        """`call(*args, **kwargs)` while no forward method in `module` has another in its place, `but` those of these modules."""
+        inside = [m for m in module.modules() if m in self._patched and m not in but]
         patches = {m: self._patched.pop(m) for m in inside}
         for m in inside:
             _put(m, self._own_forwards.get(m))
@@ -609,16 +765,26 @@ class RegionsStep:
                     self._varying.add(region.module)
                     self.last.stale = True
                 return self._eager_here(region.module, args, kwargs)
-            before, place = run.now, len(run.order)
-            result = self._as_it_is(region.module, region, args, kwargs)
-            if len(run.order) > place:
-                run.note("forward ends", place)
-                if run.hold:
-                    run.held.held = args, kwargs, result
-            run.inner[-1] += run.now - before
+            if isinstance(region, _Pieces):
+                return self._as_it_is(region.module, region, args, kwargs, but=region.around)
+            with self.called() as held:
+                result = self._as_it_is(region.module, region, args, kwargs)
+                held += args, kwargs, result
             return result
 
         return forward
+
+    @contextlib.contextmanager
+    def called(self):
+        """While entered, a call of a region may run, as one part of a step. Gives a list for what a measurement holds until its backward pass has ended."""
+        run, held = self._run, []
+        before, place = run.now, len(run.order)
+        yield held
+        if len(run.order) > place:
+            run.note("forward ends", place)
+            if run.hold:
+                run.held.held = held
+        run.inner[-1] += run.now - before
 
     def begin(self, region, part, call):
         """A call of a region begins, whose guards hold. Returns the way in which it runs."""
@@ -636,8 +802,8 @@ class RegionsStep:
 
     # ---- planning
 
-    def part_of(self, region, joint, names, num_forward_outputs, uses):
-        """The `_Part` of a joint graph that AOTAutograd gives. `uses`: see `_uses`."""
+    def part_of(self, region, joint, names, num_forward_outputs, uses, like=None):
+        """The `_Part` of a joint graph that AOTAutograd gives. `uses`: see `_uses`. `like`: parts of which one has its schedules."""
         name_inputs(joint, names)
         for node in joint.graph.nodes:
             kept = getattr(node.meta.get("desc"), "output", None)
@@ -646,8 +812,16 @@ class RegionsStep:
         device = self._device()
         graph = build(joint, region.name, num_forward_outputs, device, region=uses)
         find_layouts(graph, device)
+        if like is not None:
+            part, own = _Part(graph, device), _structure(graph)
+            part.ways = next((p.ways for p in like if _structure(p.graph) == own), None)
+            if part.ways is None:
+                raise _NoEqual("it is not planned")
+            return part
         begin = time.perf_counter()
         content = json.dumps({**graph.to_json(), "name": ""}) + "".join(signatures(graph)) + str(graph.held)
+        if self._together:
+            self._ranks.agree(f"{region.name}: {content}", f"the graphs of region '{region.name}'")
         ways = self._by_content.get(content)
         options = self._options
         taken = self._saved and self._saved.take_ways(graph, device, options) if ways is None else None
@@ -659,7 +833,7 @@ class RegionsStep:
             self._measuring += time.perf_counter() - begin
             begin = time.perf_counter()
             each = {"seconds": options.seconds / 4} if options.work is None else {"work": options.work}
-            share = {"share": self._ranks.of_first} if self._sharded else {}
+            share = {"share": self._ranks.of_first} if self._together else {}
             settings = {"solver": options.solver, "cost": options.cost, "seed": options.seed, "threads": options.threads, **each}
             ways = self._by_content[content] = Ways(graph, device, **share, **settings)
             self._planning += time.perf_counter() - begin
@@ -675,8 +849,13 @@ class RegionsStep:
         arguments = _as_text(inputs, kwargs, self._module)
         if self._sharded:
             refuse_to_accumulate(self._module)
+        if self._together:
             self._ranks.agree(arguments, "shapes")
-        parts = found = _numbered(self._discover(inputs, kwargs))
+            self._ranks.agree(repr(self._options), "options of plan()")
+        parts = modules = found = _numbered(self._discover(inputs, kwargs))
+        if self._saved and BETWEEN in (names := self._saved.names_of_regions(arguments)):
+            beside = {key: part for key, part in modules.items() if key[0].name in names}
+            parts = found = beside | self._find_pieces(inputs, kwargs, beside)
         tracing = time.perf_counter() - begin - self._measuring - self._planning
         taken = self._saved and self._saved.take_regions(
             arguments, [(region.name, number, part.graph) for (region, number), part in parts.items()], self._device(), self._options
@@ -684,10 +863,7 @@ class RegionsStep:
         if taken:
             plan = self._taken(taken, parts, inputs, kwargs)
         else:
-            begin = time.perf_counter()
-            parts = self._worth_planning(parts)
-            self._planning += time.perf_counter() - begin
-            plan = self._choose(parts, inputs, kwargs) if parts else self._eager_plan(inputs, kwargs)
+            plan, found = self._best(parts, inputs, kwargs)
         if plan is None:
             reasons = "; ".join(f"{b}: {b.reason}" for b in list(self._broken.values())[1:4])
             raise NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
@@ -704,17 +880,80 @@ class RegionsStep:
             self.seconds,
         )
         plan.breaks = list(self._broken.values())
-        plan.arguments, plan.device, plan.parts = arguments, self._device(), list(found.values())
+        plan.arguments, plan.device, plan.parts = arguments, self._device(), list({**modules, **found}.values())
         held = {storage_key(t): t.untyped_storage().nbytes() for t in (*_tensors((inputs, kwargs)), *self._module.buffers())}
         plan.input_bytes = sum(held.values())
         return plan
+
+    def _best(self, modules, inputs, kwargs):
+        """The plan by `modules`, {(Region, number of its call): _Part}; where these do not meet the budget, by what lies between two breaks. With its parts."""
+        refused = []  # [(least bytes, error, parts)]
+        for parts in self._choices_of_regions(modules, inputs, kwargs):
+            try:
+                plan = self._plan_of(parts, inputs, kwargs)
+                if plan is not None:
+                    return plan, parts
+            except BudgetError as error:
+                refused.append((error.least, error, parts))
+        if not refused or refused[0][2] is not modules and not self._plans:
+            return None, modules
+        _, error, parts = min(refused, key=lambda r: r[0])
+        if not self._plans:
+            raise error
+        return self._plan_of(parts, inputs, kwargs, at_least=True), parts
+
+    def _choices_of_regions(self, modules, inputs, kwargs):
+        yield modules
+        # Modules that are named stay regions of their own; else Dynamo's graphs have what is in them, too.
+        beside = self._worth_planning(modules) if self._names is not None else {}
+        yield beside | self._find_pieces(inputs, kwargs, beside)
+
+    def _plan_of(self, parts, inputs, kwargs, **options):
+        parts = self._worth_planning(parts)
+        if parts:
+            return self._choose(parts, inputs, kwargs, **options)
+        return self._eager_plan(inputs, kwargs)
+
+    def _find_pieces(self, inputs, kwargs, beside):
+        """{(_Pieces, number of its call): _Part} of what lies between two breaks of Dynamo, and between calls of the regions `beside`.
+
+        Runs the forward pass.
+        """
+        if self.compiles or self._sharded or self._sizes_are_learned:
+            return {}
+        around = frozenset(region.module for region, _ in beside)
+        pieces = self._pieces.get(around)
+        if pieces is None:
+            pieces = self._pieces[around] = _Pieces(self._module, self, around)
+        try:
+            return _numbered([(pieces, part) for part in self._run_pieces(pieces, inputs, kwargs)])
+        except (BudgetError, RanksDiffer):
+            raise
+        except Exception as error:  # Dynamo, AOTAutograd and the package have many, for what they cannot trace
+            _LOG.info("what lies between two breaks stays eager: %s", _in_one_line(error))
+            return {}
+
+    def _run_pieces(self, pieces, inputs, kwargs):
+        """The parts that run for these arguments. What the step changes is put back."""
+        functions = {self._module: lambda *args, **kwargs: self._as_it_is(self._module, pieces, args, kwargs, but=pieces.around)}
+        functions |= self._breaks_of(pieces)
+        before = Snapshot(self._module, (inputs, kwargs), devices=self._gpus())
+        for saving in (_saving_nothing, contextlib.nullcontext):
+            rng.seed(self._seed)
+            try:
+                with disable_current_modes(), saving():
+                    return pieces.find(lambda: self._run_step(_Run({}, None), functions, *_own_leaves(inputs, kwargs)))
+            except _Saved:  # a backward pass inside the step
+                continue
+            finally:
+                before.restore()
 
     def _discover(self, inputs, kwargs):
         """Runs the forward pass, and traces what is called. Returns [(Region, _Part)] of the calls, in order."""
         model = self._module.model
         names = {m: n for n, m in model.named_modules()}
         blocks = blocks_of(model) if self.compiles else ()
-        sequence, inside, shapes, ran = [], [], _Shapes(), set()
+        sequence, inside, shapes, ran = [], [], _Shapes(model.parameters()), set()
         self._whole = set()  # modules of which no part is a region
         self._broken = {self._module: Break(None, self.reason)}
 
@@ -744,7 +983,7 @@ class RegionsStep:
             try:
                 with without_hooks_of_saved_tensors(), disable_current_modes():
                     return region, self._as_it_is(module, region.prepare, args, kwargs)
-            except BudgetError:
+            except (BudgetError, RanksDiffer):
                 raise
             except _NoGradient:
                 self._whole.add(module)
@@ -773,8 +1012,9 @@ class RegionsStep:
 
         functions = {m: watched(m) for m in names if not isinstance(m, torch.jit.ScriptModule)}
         before = Snapshot(self._module, (inputs, kwargs), devices=self._gpus())
-        self._seed, self._sizes_depend_on_data = None, False
-        best, tries = None, [None, *range(1, 9)]  # a draw may leave out a module, as by layer drop: the plan is for most of them
+        self._seed, self._sizes_depend_on_data, self._sizes_are_learned = None, False, False
+        # A draw may leave out a module, as by layer drop: the plan is for most of them. Ranks that plan together draw the same numbers.
+        best, tries = None, [*([] if self._options.same_plan else [None]), *range(1, 9)]
         while tries:
             seed = tries.pop(0)
             for save in (False, True):
@@ -795,9 +1035,13 @@ class RegionsStep:
             if best is None or kept > best[0]:
                 best, self._seed = (kept, list(sequence)), seed
             self._sizes_depend_on_data |= shapes.found
+            self._sizes_are_learned |= shapes.learned
             kinds = {type(m) for m in ran}
             if all(m in ran or type(m) not in kinds or not any(p.requires_grad for p in m.parameters()) for m in names):
                 break
+        if self._together:
+            flags = self._ranks.most([int(self._sizes_depend_on_data), int(self._sizes_are_learned)])
+            self._sizes_depend_on_data, self._sizes_are_learned = map(bool, flags)
         return best[1]
 
     def _taken(self, found, parts, inputs, kwargs):
@@ -807,7 +1051,7 @@ class RegionsStep:
         for name, number, _, way in found["calls"]:
             key = places[name, number]
             ways[key] = parts[key].ways.found[way]
-        functions = {region.module: self._planned_forward(region) for region, _ in ways}
+        functions = self._functions_of(region for region, _ in ways)
         run = self._measure(ways, functions, inputs, kwargs, follow=True)
         self._note_what_breaks_keep(run)
         peak, budget = run.tracker.peak, found["budget_bytes"]
@@ -838,23 +1082,27 @@ class RegionsStep:
     def _worth_planning(self, parts):
         """The calls of regions that can save something."""
         total = sum(part.ways.unplanned.kept for part in parts.values())
-        found = {}
+        found, begin = {}, time.perf_counter()
         for key, part in parts.items():
             if part.ways.unplanned.kept * _SMALL < total:
                 continue
             part.ways.explore()
             if part.ways.least.kept < part.ways.unplanned.kept:
                 found[key] = part
+        self._planning += time.perf_counter() - begin
         return found
 
     def _note_what_breaks_keep(self, run):
         for module, broken in self._broken.items():
             broken.kept_bytes = max(0, run.left.get(module, 0))
 
-    def _choose(self, parts, inputs, kwargs):
-        """The `RegionsPlan` of least time within the budget. `parts`: {(Region, number of its call in the step): _Part}, in order."""
+    def _choose(self, parts, inputs, kwargs, at_least=False):
+        """The `RegionsPlan` of least time within the budget. `parts`: {(Region, number of its call in the step): _Part}, in order.
+
+        `at_least`: where no choice meets the budget, the one that takes least, with a warning; else a `BudgetError`.
+        """
         least = {key: part.ways.least for key, part in parts.items()}
-        functions = {region.module: self._planned_forward(region) for region, _ in parts}
+        functions = self._functions_of(region for region, _ in parts)
         first = self._measure(least, functions, inputs, kwargs, hold=True, follow=True)
         self._note_what_breaks_keep(first)
         # The calls as they came: a call whose guards did not hold is not among them.
@@ -864,7 +1112,7 @@ class RegionsStep:
         baseline = max(peak_of(calls, unplanned), floor)
         free = free_bytes(parts[keys[0]].device)
         fits = free is None or baseline <= free
-        if self._sharded:
+        if self._together:
             fits = not self._ranks.most([int(not fits)])[0]
         if fits:
             baseline = self._measure({}, {}, inputs, kwargs).tracker.peak
@@ -913,7 +1161,7 @@ class RegionsStep:
             calls, floor = safe
             error = self._no_choice(calls, floor, whole_budget, baseline)
             choice = choose(calls, least_peak(calls))
-            if not self._plans or choice is None:
+            if not at_least or choice is None:
                 raise error
             # A run that trains goes on: with a longer batch than before, as near to the budget as can be.
             warnings.warn(f"{error} The step runs so for such arguments", PlanWarning, stacklevel=2)
@@ -978,7 +1226,7 @@ class RegionsStep:
         if choice is None or any(way.time > parts[key].ways.unplanned.time for key, way in zip(keys, choice.ways)):
             self._look_for_less(keys, parts, calls, budget)
             choice = choose(calls, budget)
-        for _ in range(2):
+        while self._refines_left > 0:
             if choice is None or not self._look_between(keys, parts, calls, choice, budget):
                 break
             choice = choose(calls, budget)
@@ -1013,27 +1261,31 @@ class RegionsStep:
         for key, call, way, (room, before) in zip(keys, calls, choice.ways, reversed(rooms)):
             groups.setdefault(id(parts[key].ways), []).append((parts[key].ways, call, way, room, before))
         found = False
-        for members in groups.values():
-            ways, call, way, room, before = members[-1]
-            known = len(ways.found), ways.found
-            forward, backward = budget - before - call.forward, budget - before - call.backward + ways.outside
-            for share in dict.fromkeys((1, len(members))):
-                for peak in dict.fromkeys((min(forward, backward), max(forward, backward))):
-                    if self._refines_left > 0 and way.time > ways.unplanned.time:
-                        self._refines_left -= 1
-                        ways.ask(way.kept + room // share, peak)
-            found |= known != (len(ways.found), ways.found)
+        for members in sorted(groups.values(), key=lambda group: -sum(way.time - ways.unplanned.time for ways, _, way, *_ in group)):
+            ways = members[0][0]
+            known = [*ways.found]
+            slowest = max(members, key=lambda m: m[2].time)
+            for _, call, way, room, before in {id(m): m for m in (members[-1], slowest, members[0])}.values():
+                forward, backward = budget - before - call.forward, budget - before - call.backward + ways.outside
+                # What is free for it alone, or in parts; more than that, which others may give up.
+                for more in dict.fromkeys((room, room // len(members), *(room + ways.unplanned.kept // n for n in (20, 10, 5, 3)))):
+                    for peak in dict.fromkeys((min(forward, backward), max(forward, backward))):
+                        if self._refines_left > 0 and way.time > ways.unplanned.time:
+                            self._refines_left -= ways.ask(way.kept + more, peak)
+            found |= known != ways.found
         return found
 
     def _no_choice(self, calls, floor, budget, baseline):
         least = max(floor, least_peak(calls))
-        return BudgetError(
+        error = BudgetError(
             f"no schedule within {budget:,} bytes: the step takes {baseline:,} unplanned, by regions at least {least:,} bytes, of which "
-            f"{floor:,} are taken where no region keeps anything. Most is kept by what runs eagerly: "
+            f"{floor:,} are taken where no region keeps anything{', so that no schedule of regions takes less' if least == floor else ''}. Most is kept by what runs eagerly: "
             + "; ".join(
                 f"{b} leaves {b.kept_bytes:,} bytes ({b.reason})" for b in sorted(self._broken.values(), key=lambda b: -b.kept_bytes)[:3]
             )
         )
+        error.least = least
+        return error
 
     # ---- measuring
 
@@ -1046,7 +1298,7 @@ class RegionsStep:
         tracker = _Segments(512 if device.type == "cuda" else 1, resizes=self._sharded)
         run = _Run(ways, None, hold, tracker)
         functions = dict(functions)
-        if follow:
+        if follow and module not in functions:  # under `_Pieces` these would be breaks
             functions |= {m: self._measured_forward(m) for m in self._broken if m is not module and m not in functions}
         first = newest_node()
         inputs, kwargs = _own_leaves(inputs, kwargs)
@@ -1069,7 +1321,7 @@ class RegionsStep:
                 del loss, gradients
         finally:
             snapshot.restore()
-        if self._sharded:
+        if self._together:
             numbers = iter(self._ranks.most([tracker.peak, *(n for event in run.events for n in event[2:])]))
             tracker.peak = next(numbers)
             run.events = [(kind, place, next(numbers), next(numbers)) for kind, place, *_ in run.events]
@@ -1129,6 +1381,16 @@ class RegionsStep:
                 running = None
                 alive.pop(place, None)
         return calls, floor
+
+
+def _break(step, region):
+    """The region's forward method as a function that Dynamo does not look into."""
+    me = weakref.ref(step)  # what Dynamo keeps must not hold the step
+
+    def forward(*args, **kwargs):
+        return me()._planned_forward(region)(*args, **kwargs)
+
+    return torch.compiler.disable(forward)
 
 
 def _worse(one, two):
@@ -1198,10 +1460,14 @@ class _Shapes(TorchDispatchMode):
     An operation that reads such a size gives it to its results where they have it, or have another that nothing else explains.
     """
 
-    def __init__(self):
+    def __init__(self, parameters):
         super().__init__()
         self.found = False  # any
+        self.learned = False  # one that depends on parameters, too: another in each step of a training run
         self._sizes = WeakTensorKeyDictionary()  # tensor -> its sizes that depend on data
+        self._learned = WeakTensorKeyDictionary()  # tensors that depend on parameters
+        for parameter in parameters:
+            self._learned[parameter] = True
 
     def depends_on_data(self, tensor):
         return tensor in self._sizes
@@ -1209,10 +1475,14 @@ class _Shapes(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         read = _tensors((args, kwargs))
+        is_learned = any(t in self._learned for t in read)
+        for tensor in _tensors(result) if is_learned else ():
+            self._learned[tensor] = True
         given = set().union(*(self._sizes.get(t, set()) for t in read))
-        starts = torch.Tag.dynamic_output_shape in function.tags or (
-            function is torch.ops.aten.index.Tensor and any(t.dtype == torch.bool for t in read[1:])
-        )
+        if function is torch.ops.aten.index.Tensor:  # whose sizes depend on values only where a mask is among the indices
+            starts = any(t.dtype in (torch.bool, torch.uint8) for t in read[1:])
+        else:
+            starts = torch.Tag.dynamic_output_shape in function.tags
         if not given and not starts:
             return result
         numbers = (x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, int))
@@ -1221,6 +1491,7 @@ class _Shapes(TorchDispatchMode):
             if sizes := set(tensor.shape[:1]) if starts else set(tensor.shape) - explained:
                 self._sizes[tensor] = sizes
                 self.found = True
+                self.learned |= starts and is_learned
         return result
 
 

@@ -8,6 +8,8 @@ operation has a seed of its own, made from one draw at the beginning of the step
 These functions stand in the planned graphs. Under torch.compile, PyTorch's own operations take their place.
 """
 import contextlib
+import gc
+import pickle
 import random
 import sys
 import threading
@@ -39,6 +41,33 @@ def python_states():
     numpy = sys.modules.get("numpy")
     state = numpy.random.get_state() if numpy is not None else ()
     return random.getstate(), tuple(x.tobytes() if hasattr(x, "tobytes") else x for x in state)
+
+
+class Objects:
+    """All generators of Python's and NumPy's that live as objects, as `random.Random()` and `numpy.random.default_rng()`, with their states."""
+
+    def __init__(self):
+        numpy = sys.modules.get("numpy")
+        kinds = (random.Random,) if numpy is None else (random.Random, numpy.random.BitGenerator)
+        self._states = [(o, _state_of_object(o)) for o in gc.get_objects() if issubclass(type(o), kinds)]
+
+    def have_drawn(self):
+        return any(_state_of_object(o) != state for o, state in self._states)
+
+    def restore(self):
+        for o, state in self._states:
+            if _state_of_object(o) == state:
+                continue
+            if isinstance(o, random.Random):
+                o.setstate(state)
+            else:
+                o.state = pickle.loads(state)
+
+
+def _state_of_object(generator):
+    if isinstance(generator, random.SystemRandom):
+        return None  # it has none
+    return generator.getstate() if isinstance(generator, random.Random) else pickle.dumps(generator.state)
 
 
 def seed(number):

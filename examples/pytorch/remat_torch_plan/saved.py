@@ -123,6 +123,10 @@ class SavedPlans:
         self._taken += 1
         return found
 
+    def names_of_regions(self, arguments):
+        """The names of the regions in the plan for arguments like these."""
+        return {call[0] for p in self._content["plans"] if p.get("arguments") == arguments for call in p["calls"]}
+
     def _compare_settings(self, device, options):
         for what, here in (("versions", _versions(device)), ("options", _options(options))):
             there = self._content[what]

@@ -57,6 +57,10 @@ def gradients_by_backward(loss, leaves):
             t.grad = own
 
 
+class RanksDiffer(PlanError):
+    """Ranks that plan together have come to different steps."""
+
+
 class Ranks:
     """What ranks that plan together tell each other, through the store of torch.distributed. All call the same methods in the same order."""
 
@@ -100,13 +104,13 @@ class Ranks:
         wait_in(store, keys, "for the others, which plan the same step")
         each = [pickle.loads(store.get(k)) for k in keys]
         if len({len(numbers) for numbers in each}) > 1:
-            raise PlanError(f"ranks of a sharded model {what} otherwise than each other; expected equal shapes, and the same calls of modules, on all ranks")
+            raise RanksDiffer(f"ranks that plan together {what} otherwise than each other; expected equal shapes, and the same calls of modules, on all ranks")
         return [max(column) for column in zip(*each)]
 
     def agree(self, text, what):
         """Raises `PlanError` on all ranks if `text` is not the same on all."""
         if self.of_first(lambda: text) != text:
             self.most([1])
-            raise PlanError(f"{what} differ from those of rank 0; expected the same on all ranks of a sharded model")
+            raise RanksDiffer(f"{what} differ from those of rank 0; expected the same on all ranks that plan together")
         if self.most([0])[0]:
-            raise PlanError(f"{what} of another rank differ from those of rank 0; expected the same on all ranks of a sharded model")
+            raise RanksDiffer(f"{what} of another rank differ from those of rank 0; expected the same on all ranks that plan together")

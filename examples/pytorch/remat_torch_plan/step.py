@@ -12,7 +12,7 @@ import time
 import warnings
 import weakref
 import webbrowser
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -149,8 +149,8 @@ def plan(
         raise PlanError(f"compile={compile!r}: expected False, True or 'regions'")
     if compile == "regions" and (regions is False or same_plan):
         raise PlanError("compile='regions': expected no regions=False and no same_plan=True with it")
-    if regions not in (None, False) and (compile is True or cuda_graph or link is not None or same_plan):
-        raise PlanError("regions: they are planned without compile, cuda_graph, link and same_plan; expected none of these")
+    if regions not in (None, False) and (compile is True or cuda_graph or link is not None):
+        raise PlanError("regions: they are planned without compile=True (but with compile='regions'), cuda_graph and link; expected none of these")
     if pad is not None:
         check_pad(pad)
     if seeds not in ("eager", "own"):
@@ -529,20 +529,26 @@ class PlannedStep(nn.Module):
         try:
             return self._traced_whole(call, explain=not by_regions)
         except CaptureError as error:
-            together = options.compile or options.cuda_graph or options.link is not None or options.same_plan
-            if together and by_regions:
-                return self._traced_whole(call)
+            alone = "link" if options.link is not None else "cuda_graph" if options.cuda_graph else None
             if not by_regions:
                 raise
             reason = str(error).splitlines()[0]
+            if alone or options.compile is True and options.same_plan:
+                alone = f"{alone}=" if alone else "compile=True and same_plan=True"
+                raise CaptureError(f"{reason} (by regions such a step can be planned, but not with {alone}: leave that out)") from None
+        if options.compile is True:
+            self._options = replace(options, compile="regions")
         before, state.traced = state.traced, self._by_regions(reason)
         try:
-            return call(state.traced)
+            result = call(state.traced)
+            self._say_how_it_is_compiled(options, reason)
+            return result
         except Unchecked:
+            self._say_how_it_is_compiled(options, reason)
             raise
         except BaseException as error:
             if not state.traced.plans:
-                state.traced = before
+                state.traced, self._options = before, options
             says_why = isinstance(error, PlanError) and not isinstance(error, CaptureError)
             if says_why or state.traced.plans or not isinstance(error, Exception):
                 raise
@@ -551,6 +557,14 @@ class PlannedStep(nn.Module):
             return self._traced_whole(call)  # which says why it is refused
         except CaptureError as error:
             raise error from cause
+
+    def _say_how_it_is_compiled(self, asked, reason):
+        if asked.compile is True:
+            warnings.warn(
+                f"compile=True: the step cannot be traced whole ({reason}); its modules are compiled one by one, as by compile='regions'",
+                PlanWarning,
+                stacklevel=2,
+            )
 
     def _by_regions(self, reason):
         return RegionsStep(self._state.module, self._options, self._may_run, reason, self._options.regions or None, self._state.saved)

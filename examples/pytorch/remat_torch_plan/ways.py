@@ -106,21 +106,25 @@ class Ways:
         return min(self.found, key=lambda w: (w.kept, max(w.forward_peak, w.backward_peak), w.time))
 
     def ask(self, kept, peak):
-        """Looks for a way that keeps and takes at most so many bytes; `peak` counts what lies outside, too. Adds it, if it is new and good."""
+        """Looks for a way that keeps and takes at most so many bytes; `peak` counts what lies outside, too. Adds it, if it is new and good.
+
+        Returns whether it has looked.
+        """
         kept, peak = max(0, kept), min(peak, self.graph.baseline_peak() + kept)
         if (kept, peak) in self._asked or peak < self.graph.least_bytes():
-            return
+            return False
         self._asked.add((kept, peak))
         tangent = self.graph.operations[self.graph.tangent]
         tangent.workspace_bytes = self._workspace + max(0, peak - kept - self.outside)
         try:
             way = self._solve(peak)
         except BudgetError:
-            return
+            return True
         finally:
             tangent.workspace_bytes = self._workspace
         if not any(w.beats(way) for w in self.found):
             self.found = [w for w in self.found if not way.beats(w)] + [way]
+        return True
 
     def _solve(self, peak, **options):
         self.solves += 1

@@ -212,6 +212,15 @@ def test_regions_one_by_one(monkeypatch, looks):
     assert {str(steps) for steps in compiled} == {str(way.schedule.steps) for *_, way in found.calls}
 
 
+def test_a_step_that_cannot_be_traced_whole_is_compiled_by_regions():
+    model, inputs = Layers(2), (torch.randn(200, 16), classes(200))
+    eager = copy.deepcopy(model)
+    with pytest.warns(remat_torch_plan.PlanWarning, match=r"compile=True: the step cannot be traced whole \(.*one by one, as by compile='regions'"):
+        step = remat_torch_plan.plan(model, classify, inputs, 0.9, work=200_000, compile=True)
+    assert [n for n in step.last.regions if n.startswith("layers")] == ["layers.0", "layers.1"]
+    assert_close(gradients(model, step, *inputs), gradients(eager, lambda *i: classify(eager, *i), *inputs))
+
+
 def test_other_modes_of_compile():
     with pytest.raises(remat_torch_plan.PlanError, match="compile='blocks': expected False, True or 'regions'"):
         remat_torch_plan.plan(nn.Linear(4, 4), None, None, 1.0, compile="blocks")

@@ -17,7 +17,7 @@ from torch import nn
 import remat_torch_plan
 import remat_torch_plan.link as link_module
 import remat_torch_plan.step as step_module
-from remat_torch_plan import BudgetError, Link, PlanError, copies, measure_peak, planner
+from remat_torch_plan import BudgetError, CaptureError, Link, PlanError, copies, measure_peak, planner
 from remat_torch_plan.link import fit_link, parse_link
 from remat_torch_plan.planner import parse_host_budget
 
@@ -485,3 +485,19 @@ def test_on_a_gpu(link):
     (block,) = step._state.host._free
     assert block.bytes.is_pinned()
     assert block.bytes.numel() <= 2 * 2**30
+
+
+def test_regions_copy_nothing_to_the_host():
+    class Looks(nn.Sequential):
+        def forward(self, x):
+            for block in self:
+                x = block(x)
+                self.largest = x.detach().max().item()
+            return x
+
+    model, inputs = Looks(*(nn.Linear(16, 16) for _ in range(3))), (torch.randn(8, 16), torch.randn(8, 16))
+    with pytest.raises(CaptureError, match=r"by regions such a step can be planned, but not with link=: leave that out") as caught:
+        plan(model, squares, inputs, 0.8)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(CaptureError, match=r"but not with cuda_graph=: leave that out"):
+        plan(model, squares, inputs, 0.8, link=None, cuda_graph=True)

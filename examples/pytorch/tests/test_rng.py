@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Random operations that run again draw the same numbers, and leave the generator as the unplanned step does."""
 import copy
+import random
 
 import pytest
 import torch
@@ -202,6 +203,26 @@ def test_a_step_that_sets_the_generator_is_refused(function):
     assert "\n" not in str(caught.value)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(3)  # sets it again
+
+
+@pytest.mark.parametrize("kind", ["numpy", "python"])
+def test_a_generator_that_is_an_object_is_not_frozen(kind):
+    """frozen="allow" traces what Python does once: a number that is drawn then would stay in all steps."""
+    if kind == "numpy":
+        own = pytest.importorskip("numpy").random.default_rng(5)
+        draw, state = own.random, lambda: str(own.bit_generator.state)
+    else:
+        own = random.Random(5)
+        draw, state = own.random, lambda: own.getstate()
+
+    def loss(model, x):
+        torch._dynamo.graph_break()
+        return (model(x) * float(draw())).sum()
+
+    before = state()
+    with pytest.raises(remat_torch_plan.CaptureError, match="draws from Python's or NumPy's random generator"):
+        remat_torch_plan.plan(nn.Linear(8, 8), loss, (torch.randn(4, 8),), 1.0, work=1000, measure=False, frozen="allow", regions=False)
+    assert state() == before
 
 
 def test_numpys_generator_is_not_replaced():

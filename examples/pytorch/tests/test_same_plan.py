@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """One plan for all ranks (`same_plan=True`), and the message when one of them has another step."""
 import os
+import re
 from datetime import timedelta
 
 import pytest
@@ -8,10 +9,11 @@ import torch
 import torch.distributed
 import torch.multiprocessing
 import torch.nn.functional as F
+from same import assert_same_step
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import PlanError, distributed, same_step
+from remat_torch_plan import PlanError, distributed, same_step, ways
 from remat_torch_plan import step as step_module
 
 RANKS = 3
@@ -96,6 +98,57 @@ def plan_on_ranks(rank, folder):
 def test_ranks_with_one_plan_and_with_other_steps(tmp_path):
     torch.multiprocessing.spawn(plan_on_ranks, args=(str(tmp_path),), nprocs=RANKS)
     assert all((tmp_path / f"done-{rank}").exists() for rank in range(RANKS))
+
+
+class Looks(nn.Module):
+    """Blocks between which Python looks at a value."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.blocks = blocks(width, layers=4)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+            self.largest = x.detach().max().item()
+        return x
+
+
+def plan_regions_on_ranks(rank, folder):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    solve, solves = ways.solve, []
+    ways.solve = lambda *a, **k: solves.append(1) or solve(*a, **k)
+
+    torch.manual_seed(rank)
+    model, eager = Looks(), Looks()
+    step = plan(model, same_plan=True)
+    for batch in (50, 50, 30):  # the last one is planned by all, too
+        inputs = data(batch)
+        assert_same_step(step, model, eager, squares, inputs)
+        assert step.last.peak_bytes <= step.last.budget_bytes
+    assert len(step.plans) == 2 and len(step.last.calls) == 4
+    text = [[way.schedule.steps for *_, way in p.calls] for p in step.plans]
+    messages = [None, None]
+    torch.distributed.all_gather_object(messages, str((text, [p.peak_bytes for p in step.plans])))
+    assert messages[0] == messages[1]
+    assert (len(solves) > 0) == (rank == 0)
+
+    for what, other in (
+        ("the graphs of region 'blocks.0'", lambda: plan(Looks(64 + 8 * rank), same_plan=True)),
+        ("shapes", lambda: plan(Looks(), data(50 + rank), same_plan=True)),
+        ("options of plan()", lambda: plan(Looks(), budget=0.7 + rank / 10, same_plan=True)),
+    ):
+        with pytest.raises(PlanError, match=f"{re.escape(what)} (differ from those of rank 0|of another rank differ)"):
+            other()
+    with open(os.path.join(folder, f"done-{rank}"), "w"):
+        pass
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_with_one_plan_by_regions(tmp_path):
+    torch.multiprocessing.spawn(plan_regions_on_ranks, args=(str(tmp_path),), nprocs=2)
+    assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))
 
 
 def test_one_process_plans_as_without():

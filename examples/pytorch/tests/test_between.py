@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Steps whose modules cannot be traced: what lies between two breaks of Dynamo is planned, equal to eager PyTorch bit for bit."""
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from nets import classes, classify
+from same import assert_same_step
+from torch import nn
+
+import remat_torch_plan
+from remat_torch_plan import CaptureError, PlanWarning, guarded
+
+WORK = 100_000
+
+
+def plan(model, loss, inputs, budget, **options):
+    return remat_torch_plan.plan(model, loss, inputs, budget, work=WORK, **{"measure": False, **options})
+
+
+class Attention(nn.Module):
+    """Of the edges of a graph, without those from a node to itself: how many are left depends on the data."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.linear, self.weights = nn.Linear(inputs, outputs), nn.Parameter(torch.randn(2, outputs))
+
+    def forward(self, x, edges):
+        edges = edges[:, edges[0] != edges[1]]  # the line that breaks
+        x = self.linear(x)
+        begin, end = x[edges[0]], x[edges[1]]
+        score = F.dropout(F.leaky_relu((begin * self.weights[0] + end * self.weights[1]).sum(1)).sigmoid(), 0.1, self.training)
+        return torch.zeros_like(x).index_add(0, edges[1], torch.tanh(begin) * score[:, None])
+
+
+class Graph(nn.Module):
+    def __init__(self, width=16, layers=3):
+        super().__init__()
+        self.layers = nn.ModuleList(Attention(width, width) for _ in range(layers))
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x, edges):
+        for layer in self.layers:
+            x = F.relu(layer(x, edges))
+        return self.head(x)
+
+
+def loss(model, x, edges, y):
+    return F.cross_entropy(model(x, edges), y)
+
+
+def edges_of(loops, count=240, nodes=40):
+    """Edges between other nodes, and `loops` of a node with itself."""
+    begin = torch.arange(count) % nodes
+    end = (begin + 1 + torch.randint(0, nodes - 1, (count,))) % nodes
+    end[:loops] = begin[:loops]
+    return torch.stack([begin, end])
+
+
+def graph(loops=10):
+    return Graph(), (torch.randn(40, 16), edges_of(loops), classes(40))
+
+
+def test_parts_between_breaks_within_one_forward_pass():
+    model, inputs = graph()
+    eager = copy.deepcopy(model)
+    step = plan(model, loss, inputs, 0.75)
+    found = step.last
+    assert found.regions == ["between breaks"]
+    assert len(found.calls) == 4  # the layers, and what comes after them
+    assert any(way.kept < part.ways.unplanned.kept for _, part, way in found.calls)
+    assert found.peak_bytes <= found.budget_bytes == int(0.75 * found.baseline_bytes)
+    optimizers = [torch.optim.AdamW(m.parameters(), 0.01) for m in (model, eager)]
+    for seed in range(3):
+        assert_same_step(step, model, eager, loss, (torch.randn(40, 16), *inputs[1:]), seed)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    assert step.plans == [found]
+    text = step.report(show=False)
+    assert "what lies between two breaks, 4 calls" in text
+    with open(__file__) as file:
+        line = 1 + next(i for i, line in enumerate(file) if "begin, end = x" in line)
+    assert text.count("from test_between.py:") == 4 and text.count(f"from test_between.py:{line - 1} on") == 3
+
+
+def measured(step, model, inputs):
+    model.zero_grad()
+    keep = [*model.parameters(), *model.buffers(), inputs]
+    return remat_torch_plan.measure_peak(lambda: step(*inputs).backward(), keep=keep)[1]
+
+
+def test_another_number_of_edges_runs_by_the_same_schedule():
+    model, inputs = graph()
+    eager = copy.deepcopy(model)
+    step = plan(model, loss, inputs, 0.8)
+    found = step.last
+    assert found.spare_bytes >= 0
+    for loops in (12, 7, 10):
+        other = inputs[0], edges_of(loops), inputs[2]
+        assert_same_step(step, model, eager, loss, other, loops)
+        eager.zero_grad()
+        assert measured(step, model, other) <= found.budget_bytes
+        model.zero_grad()
+    assert step.plans == [found] and not found.stale
+
+
+def test_a_part_that_is_traced_too_often_runs_in_eager_pytorch_with_a_warning(monkeypatch):
+    model, inputs = graph()
+    eager = copy.deepcopy(model)
+    step = plan(model, loss, inputs, 0.75, verify=False)
+    monkeypatch.setitem(guarded._SETTINGS, "recompile_limit", 1)
+    with pytest.warns(PlanWarning, match="3 of 4 planned parts of the step ran in eager PyTorch"):
+        assert_same_step(step, model, eager, loss, (inputs[0], edges_of(20), inputs[2]))
+    assert_same_step(step, model, eager, loss, inputs)
+    torch._dynamo.reset()  # it leaves that code alone from now on
+
+
+def test_plans_in_a_file(tmp_path, monkeypatch):
+    model, inputs = graph()
+    eager, file = copy.deepcopy(model), str(tmp_path / "plans")
+    step = plan(model, loss, inputs, 0.75)
+    step.save(file)
+    monkeypatch.setattr(remat_torch_plan.planner, "_solve_once", lambda *_, **__: pytest.fail("solved again"))
+    again = plan(copy.deepcopy(model), loss, inputs, 0.75, plan=file)
+    assert again.last.peak_bytes == step.last.peak_bytes and again.last.regions == ["between breaks"]
+    assert_same_step(again, again.model, eager, loss, inputs)
+
+
+class Broken(nn.Module):
+    """One forward pass without modules in it, which looks at values twice."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.weights = nn.ParameterList(torch.randn(width, width) / 4 for _ in range(6))
+        self.head, self.largest = nn.Parameter(torch.randn(width, 4)), 0.0
+
+    def forward(self, x):
+        for i, weight in enumerate(self.weights):
+            x = x + torch.tanh(torch.sigmoid(x @ weight))
+            if i in (1, 3):
+                self.largest = x.detach().max().item()
+        return x @ self.head
+
+
+def test_code_of_one_module_between_two_looks_at_values():
+    model, inputs = Broken(), (torch.randn(64, 16), classes(64))
+    eager = copy.deepcopy(model)
+    step = plan(model, classify, inputs, 0.7)
+    assert step.last.regions == ["between breaks"] and len(step.last.calls) == 4
+    for seed in range(2):
+        assert_same_step(step, model, eager, classify, (torch.randn(64, 16), inputs[1]), seed)
+        assert model.largest == eager.largest
+    assert measured(step, model, inputs) <= step.last.budget_bytes
+    model.zero_grad()
+    eager.zero_grad()
+    longer = torch.randn(96, 16), classes(96)
+    assert_same_step(step, model, eager, classify, longer)
+    assert len(step.plans) == 2 and step.last.peak_bytes <= step.last.budget_bytes
+
+
+class Stem(nn.Module):
+    """Before its blocks there is much to save, which no block has."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, 4 if i else width)) for i in range(2))
+
+    def forward(self, x):
+        x = self.first(x)
+        for _ in range(3):
+            x = x + torch.tanh(torch.sigmoid(x) * x.exp())
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def test_what_lies_beside_regions_that_are_named(tmp_path):
+    model, inputs = Stem(), (torch.randn(64, 16), classes(64))
+    eager, names, file = copy.deepcopy(model), ["blocks.0", "blocks.1"], str(tmp_path / "plans")
+    alone = plan(model, classify, inputs, 0.95, regions=names)
+    assert "between breaks" not in alone.last.regions
+    step = plan(model, classify, inputs, 0.65, regions=names)
+    assert "between breaks" in step.last.regions and set(step.last.regions) & set(names)
+    assert step.last.peak_bytes <= step.last.budget_bytes
+    for seed in range(2):
+        other = torch.randn(64, 16), inputs[1]
+        assert_same_step(step, model, eager, classify, other, seed)
+    assert measured(step, model, inputs) <= step.last.budget_bytes
+    assert len(step.plans) == 1 and not step.last.stale
+    step.save(file)
+    again = plan(copy.deepcopy(model), classify, inputs, 0.65, regions=names, plan=file)
+    assert again.last.peak_bytes == step.last.peak_bytes and again.last.solves == 0
+
+
+def test_sizes_that_parameters_decide_stay_eager():
+    """Another number of rows in each step of a training run would need a trace in each."""
+
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router, self.up, self.down = nn.Linear(16, 1), nn.Linear(16, 64), nn.Linear(64, 4)
+
+        def forward(self, x):
+            rows = (self.router(x)[:, 0] > 0).nonzero()[:, 0]
+            return self.down(torch.zeros(x.shape[0], 64).index_add(0, rows, torch.tanh(self.up(x[rows]))).exp())
+
+    with pytest.raises(CaptureError, match="nonzero"):
+        plan(Rows(), classify, (torch.randn(64, 16), classes(64)), 0.7)

@@ -342,7 +342,7 @@ TEST_CASE("under a tight budget each part's schedule is refined for itself, and 
   CHECK(*answers[0].plan == *answers[1].plan);
 }
 
-TEST_CASE("a backend of the caller's serves hiremate and checkmate, and changes nothing else of the promises") {
+TEST_CASE("a backend of the caller's serves hiremate, and changes nothing else of the promises") {
   const problem p = within(read("rk/fno1d"), 0.5);
   std::vector<solution> answers;
   for (const unsigned threads : {1U, 3U}) {
@@ -359,7 +359,7 @@ TEST_CASE("a backend of the caller's serves hiremate and checkmate, and changes 
       return std::any_of(parts->begin(), parts->end(),
                          [&](const figures& part) { return *part.find<std::string>("part") == name; });
     };
-    CHECK((s.status == solve_status::optimal || (ran("checkmate") && ran("hiremate"))));
+    CHECK((s.status == solve_status::optimal || ran("hiremate")));
   }
   CHECK(*answers[0].plan == *answers[1].plan);
   const std::vector<std::int64_t> budgets = {p.budget(), 2 * p.budget()};

@@ -134,8 +134,8 @@ namespace detail::automatic_solve {
 
 }  // namespace detail::automatic_solve
 
-/// `automatic` with a MIP backend of the caller's: `hiremate` solves larger integer programs with it, and on graphs of
-/// at most 200 operations `checkmate` races, too. Else as `automatic_solver`. Make it by `automatic_with`.
+/// `automatic` with a MIP backend of the caller's: `hiremate` solves larger integer programs with it. Else as
+/// `automatic_solver`. Make it by `automatic_with`.
 template <mip_backend Backend>
 struct automatic_on_backend {
   using options_type = automatic_options;           ///< The options of this solver.

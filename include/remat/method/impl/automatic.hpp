@@ -24,7 +24,6 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/within_memory.hpp"
 #include "remat/core/error.hpp"
-#include "remat/method/checkmate.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/detail/cheap_start.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -231,13 +230,6 @@ class portfolio_solve {
       return backend ? solve_hiremate(*backend, p, options) : hiremate_with(branch_and_bound)(p, options);
     };
     add("hiremate", 1, size() >= graph_sizes::refinement ? 0.8 : 0.1, 1, slices_of(by_groups, groups));
-    if (backend_ && size() <= graph_sizes::checkmate)
-      add("checkmate", 1, 0, 0,
-          slices_of(
-              [backend = *backend_](const problem& p, const checkmate_options& options) {
-                return checkmate_search::solve(backend, p, options);
-              },
-              checkmate_options{}));
     for (const automatic_part& part : extra_solvers_) parts.add(part_of(part));
   }
 

@@ -14,7 +14,6 @@ namespace REMAT_NAMESPACE::detail {
 struct graph_sizes {
   static constexpr std::uint32_t exact_first = 16;         ///< `exact` comes before eviction: it takes milliseconds
   static constexpr std::uint32_t exact_promising = 128;    ///< `exact` often ends in a few seconds
-  static constexpr std::uint32_t checkmate = 200;          ///< and only with a backend
   static constexpr std::uint32_t short_chains = 500;       ///< Rotor and Rockmate take little time below it
   static constexpr std::uint32_t pofo = 500;               ///< a tenth of usual limits is enough
   static constexpr std::uint32_t exact = 512;              ///< `exact` races

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
 """Gradients are handed over when they are ready: to memory, hooks, other functions of autograd, and DDP."""
 import copy
-import os
 
 import pytest
 import torch
 import torch.distributed
-import torch.multiprocessing
 import torch.nn.functional as F
 from nets import Chain, classes, classify
+from ranks import on_group
 from same import assert_same_model
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -202,10 +201,8 @@ class Parallel(nn.Module):
         return self.last(self.norm(self.layers(x)))
 
 
-def train_in_parallel(rank, folder):
+def train_in_parallel(rank):
     """DDP alone, a planned DDP and DDP around a planned step: the same bits on both ranks, and one plan for both."""
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.manual_seed(0)
     models = [Parallel() for _ in range(3)]
     for m in models[1:]:
@@ -236,11 +233,7 @@ def train_in_parallel(rank, folder):
     schedules = [None, None]
     torch.distributed.all_gather_object(schedules, (planned.last.schedule.steps, inside.last.schedule.steps))
     assert schedules[0] == schedules[1]
-    with open(os.path.join(folder, f"done-{rank}"), "w"):
-        pass
-    torch.distributed.destroy_process_group()
 
 
 def test_two_ranks(tmp_path):
-    torch.multiprocessing.spawn(train_in_parallel, args=(str(tmp_path),), nprocs=2)
-    assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))
+    on_group(train_in_parallel, tmp_path)

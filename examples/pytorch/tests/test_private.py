@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 import torch.distributed
+from ranks import group
 from torch import nn
 
 from remat_torch_plan import PlanError, private
@@ -35,8 +36,7 @@ def test_a_name_that_has_moved_is_told(path):
 def test_sharded_modules_are_marked(tmp_path):
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
+    with group(tmp_path):
         inside = nn.Linear(4, 4)
         assert not private.is_managed_by_fsdp(inside)
         with pytest.warns(UserWarning, match="NO_SHARD"):
@@ -45,8 +45,6 @@ def test_sharded_modules_are_marked(tmp_path):
         inside = nn.Linear(4, 4)
         fully_shard(nn.Sequential(inside), mesh=torch.distributed.init_device_mesh("cpu", (1,)))
         assert private.is_managed_by_fsdp(inside)
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("path", private.LATER)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
 """One plan for all ranks (`same_plan=True`), and the message when one of them has another step."""
-import os
 import re
 from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed
-import torch.multiprocessing
 import torch.nn.functional as F
+from ranks import group, on_group
 from same import assert_same_step
 from torch import nn
 
@@ -51,9 +50,7 @@ def error_on_all_ranks(make):
     return on_all_ranks(str(caught.value))
 
 
-def plan_on_ranks(rank, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
+def plan_on_ranks(rank):
     solve, solves = step_module.solve, []
     step_module.solve = lambda *a, **k: solves.append(1) or solve(*a, **k)
 
@@ -90,14 +87,10 @@ def plan_on_ranks(rank, folder):
     # The ranks are still in step, and without the option another graph is no error.
     on_all_ranks(str(plan(blocks(), same_plan=True).plans[0].schedule.steps))
     plan(blocks(), data(60 + rank))
-    with open(os.path.join(folder, f"done-{rank}"), "w"):
-        pass
-    torch.distributed.destroy_process_group()
 
 
 def test_ranks_with_one_plan_and_with_other_steps(tmp_path):
-    torch.multiprocessing.spawn(plan_on_ranks, args=(str(tmp_path),), nprocs=RANKS)
-    assert all((tmp_path / f"done-{rank}").exists() for rank in range(RANKS))
+    on_group(plan_on_ranks, tmp_path, RANKS)
 
 
 class Looks(nn.Module):
@@ -114,9 +107,7 @@ class Looks(nn.Module):
         return x
 
 
-def plan_regions_on_ranks(rank, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+def plan_regions_on_ranks(rank):
     solve, solves = ways.solve, []
     ways.solve = lambda *a, **k: solves.append(1) or solve(*a, **k)
 
@@ -141,14 +132,10 @@ def plan_regions_on_ranks(rank, folder):
     ):
         with pytest.raises(PlanError, match=f"{re.escape(what)} (differ from those of rank 0|of another rank differ)"):
             other()
-    with open(os.path.join(folder, f"done-{rank}"), "w"):
-        pass
-    torch.distributed.destroy_process_group()
 
 
 def test_ranks_with_one_plan_by_regions(tmp_path):
-    torch.multiprocessing.spawn(plan_regions_on_ranks, args=(str(tmp_path),), nprocs=2)
-    assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))
+    on_group(plan_regions_on_ranks, tmp_path)
 
 
 def test_one_process_plans_as_without():
@@ -156,8 +143,7 @@ def test_one_process_plans_as_without():
 
 
 def test_a_rank_that_does_not_come_is_named(tmp_path, monkeypatch):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
+    with group(tmp_path):
         monkeypatch.setattr(distributed, "_WAIT", timedelta(milliseconds=1))
         store = torch.distributed.HashStore()
         store.set("2", "")
@@ -166,8 +152,6 @@ def test_a_rank_that_does_not_come_is_named(tmp_path, monkeypatch):
         assert message.endswith(" (ranks 1, 3)")
         with pytest.raises(PlanError, match="^rank 0 waited 0 s for the plan of this step"):
             distributed._take(store, "never", None)
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def items(*models):

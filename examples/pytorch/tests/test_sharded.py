@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 """Sharded models, tensors that are made of others, replicas and packed sequences: equal to eager PyTorch, or refused in a sentence."""
 import copy
-import os
 
 import pytest
 import torch
 import torch.distributed
-import torch.multiprocessing
 import torch.nn.functional as F
+from ranks import group, on_group
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -49,9 +48,8 @@ def plan(model, loss=squares, inputs=None, budget=0.8, **options):
 @pytest.fixture
 def alone(tmp_path):
     """One rank by itself."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield torch.distributed.init_device_mesh("cpu", (1,))
-    torch.distributed.destroy_process_group()
+    with group(tmp_path):
+        yield torch.distributed.init_device_mesh("cpu", (1,))
 
 
 def assert_equal(a, b):
@@ -80,12 +78,10 @@ def train_alike(rank, runs, models, inputs):
         assert_equal(*models)
 
 
-def train_sharded(rank, folder):
+def train_sharded(rank):
     """fully_shard around the planned step: the bits of fully_shard around the unplanned one."""
     from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     mesh = torch.distributed.init_device_mesh("cpu", (2,))
     for options in (
         {},
@@ -102,14 +98,10 @@ def train_sharded(rank, folder):
         around = FullyShardedDataParallel(plan(blocks()), device_id=torch.device("cpu"), use_orig_params=original)
         with pytest.raises(PlanError, match=r"FullyShardedDataParallel shards this step.* fully_shard\(step\)$"):
             around(*data())
-    with open(os.path.join(folder, f"done-{rank}"), "w"):
-        pass
-    torch.distributed.destroy_process_group()
 
 
 def test_fully_shard_around_a_step_on_two_ranks(tmp_path):
-    torch.multiprocessing.spawn(train_sharded, args=(str(tmp_path),), nprocs=2)
-    assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))
+    on_group(train_sharded, tmp_path)
 
 
 def bytes_of_step(step, model, inputs):
@@ -133,12 +125,10 @@ class Looks(nn.Sequential):
         return x
 
 
-def train_by_layers(rank, folder):
+def train_by_layers(rank):
     """fully_shard on blocks, then a plan by regions, and the other way round: the bits of fully_shard alone, within the budget."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     mesh = torch.distributed.init_device_mesh("cpu", (2,))
     half = {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
 
@@ -177,14 +167,10 @@ def train_by_layers(rank, folder):
         expected.backward()
     with pytest.raises(PlanError, match="shapes .*differ from those of rank 0"):
         plan(ours, inputs=small)
-    with open(os.path.join(folder, f"done-{rank}"), "w"):
-        pass
-    torch.distributed.destroy_process_group()
 
 
 def test_blocks_that_are_sharded_on_two_ranks(tmp_path):
-    torch.multiprocessing.spawn(train_by_layers, args=(str(tmp_path),), nprocs=2)
-    assert all((tmp_path / f"done-{rank}").exists() for rank in range(2))
+    on_group(train_by_layers, tmp_path)
 
 
 def test_a_sharded_step_that_accumulates_is_not_planned(alone):

@@ -19,9 +19,9 @@ those without a budget, or, with `binds`, if a compiled step takes more than its
 import argparse
 import contextlib
 import copy
-import csv
 import functools
 import gc
+import itertools
 import logging
 import statistics
 import sys
@@ -171,11 +171,7 @@ class Step:
             loss = self.run(*self.inputs, **self.kwargs)
             loss.backward()
         events = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
-        now = peak = 0
-        for event in sorted(events, key=lambda e: e.start_ns()):
-            now += event.nbytes()
-            peak = max(peak, now)
-        return peak
+        return max(itertools.accumulate((e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())), initial=0))
 
     def time(self):
         """The processor time of a step, in seconds."""
@@ -187,6 +183,15 @@ class Step:
             return time.process_time() - begin
         finally:
             gc.enable()
+
+
+def medians_in_turns(runs):
+    """{id(step): the median of its processor times, in seconds} of `STEPS` rounds, in which the steps take turns, after one that warms up."""
+    seconds = {id(s): [] for s in runs}
+    for turn in range(STEPS + 1):
+        for s in runs if turn % 2 else reversed(runs):
+            seconds[id(s)].append(s.time())
+    return {key: statistics.median(t[1:]) for key, t in seconds.items()}
 
 
 def difference(found, expected):
@@ -245,11 +250,7 @@ def times(name, budgets, measure):
     use = functools.partial(remat_torch_plan.use_in_torch_compile, measure=measure)
     compiled = Compiled(made, {"default": unchanged} | {peak: functools.partial(use, peak) for peak in by_peak})
     runs = [default, *by_peak.values(), *compiled.steps.values()]
-    seconds = {id(s): [] for s in runs}
-    for turn in range(STEPS + 1):
-        for s in runs if turn % 2 else reversed(runs):
-            seconds[id(s)].append(s.time())
-    median = {key: statistics.median(t[1:]) for key, t in seconds.items()}
+    median = medians_in_turns(runs)
     for peak, step in by_peak.items():
         row = {"model": name, "budget": step.label[1], "their peak": peak, "default, s": median[id(default)], "theirs, s": median[id(step)]}
         ours = compiled.steps.get(peak)
@@ -344,11 +345,7 @@ def _beside_torch_compile(made, rows, ours):
     compiled = Compiled(made, {"default": unchanged} | use, compile_fx)
     theirs = compiled.steps
     runs = [theirs["default"], *ours.values(), *(theirs[b] for b in use if b in theirs)]
-    seconds = {id(s): [] for s in runs}
-    for turn in range(STEPS + 1):
-        for s in runs if turn % 2 else reversed(runs):
-            seconds[id(s)].append(s.time())
-    median = {key: statistics.median(t[1:]) for key, t in seconds.items()}
+    median = medians_in_turns(runs)
     for budget, row in rows.items():
         row |= {"default, bytes": theirs["default"].allocated(), "default, ms": 1e3 * median[id(theirs["default"])]}
         if budget in ours:
@@ -370,11 +367,8 @@ class Planned(Step):
 
 
 def write(rows, path):
-    columns = [c for c in dict.fromkeys(k for r in rows for k in r) if c != "wrong"]
     with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
+        zoo.write_csv(file, [{k: v for k, v in r.items() if k != "wrong"} for r in rows])
 
 
 def main():

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """What a compiled step takes: Inductor fuses operations, so no graph shows it. The allocator does, and the next plan is made for less."""
+import itertools
+
 import torch
 from torch.profiler import ProfilerActivity, profile
 
@@ -40,11 +42,7 @@ def _peak_of(run, device):
         return torch.cuda.max_memory_allocated(device) - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         run()
-    now = peak = 0
-    for _, size in sorted(allocations(seen)):
-        now += size
-        peak = max(peak, now)
-    return peak
+    return max(itertools.accumulate((size for _, size in sorted(allocations(seen))), initial=0))
 
 
 def next_target(tried, budget, baseline):

@@ -230,6 +230,11 @@ def _is_of_token(description):
     return "Token" in type(description).__name__
 
 
+def _marks(node):
+    """The user's marks on a node, which Inductor wants on all of them."""
+    return node.meta.get("custom") or {}
+
+
 def keep_inputs_that_change(joint, num_forward_outputs):
     """Inserts a copy of every input that the step changes (as the running means of batch norm), for its readers.
 
@@ -255,7 +260,7 @@ def keep_inputs_that_change(joint, num_forward_outputs):
         with graph.inserting_before(min(readers, key=_position(graph))):
             copy = graph.call_function(torch.ops.aten.clone.default, (node,))
         copy.meta["val"] = torch.empty_like(node.meta["val"])
-        copy.meta["custom"] = min(readers, key=_position(graph)).meta.get("custom") or {}
+        copy.meta["custom"] = _marks(min(readers, key=_position(graph)))
         for reader in readers:
             reader.replace_input_with(node, copy)
         _renew_views(copy, storage_key(node.meta["val"]))
@@ -294,7 +299,7 @@ def give_the_loss_away(joint, num_forward_outputs):
             with graph.inserting_after(loss):
                 copy = graph.call_function(torch.ops.aten.clone.default, (loss,))
             copy.meta["val"] = torch.empty_like(loss.meta["val"])
-            copy.meta["custom"] = loss.meta.get("custom") or {}
+            copy.meta["custom"] = _marks(loss)
             results[i] = copy
             output.args = (tuple(results),)
             joint.recompile()
@@ -327,7 +332,7 @@ def give_gradients_their_layout(joint, num_forward_outputs):
             options = {"memory_format": torch.contiguous_format} if target is torch.ops.aten.clone.default else {}
             with graph.inserting_after(gradient):
                 node = graph.call_function(target, (gradient, *arguments), options)
-            node.meta = {"val": target(gradient.meta["val"], *arguments, **options), "custom": gradient.meta.get("custom") or {}}
+            node.meta = {"val": target(gradient.meta["val"], *arguments, **options), "custom": _marks(gradient)}
             gradient = node
         results[i] = gradient
     output.args = (tuple(results),)
@@ -358,7 +363,7 @@ def give_gradients_storages_of_their_own(joint, num_forward_outputs):
                 continue
             with graph.inserting_after(gradient if gradient.op == "call_function" else inputs_end):
                 results[i] = graph.call_function(torch.ops.aten.clone.default, (gradient,))
-            results[i].meta = {"val": torch.ops.aten.clone.default(gradient.meta["val"]), "custom": gradient.meta.get("custom") or {}}
+            results[i].meta = {"val": torch.ops.aten.clone.default(gradient.meta["val"]), "custom": _marks(gradient)}
     output.args = (tuple(results),)
     joint.recompile()
 
@@ -704,7 +709,7 @@ def _name_of_input(node):
 
 def _mark(node):
     """{"module": path, "line": "file.py:12"} of a node: the capture's own marks, or what Dynamo noted."""
-    mark = node.meta.get("custom") or {}
+    mark = _marks(node)
     if "module" in mark:
         return mark
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}

@@ -5,6 +5,7 @@ Two runs of one operation with the same shapes, types and other arguments count 
 that is larger than the one that the trace shows (mse_loss keeps its elements); the measured size counts.
 """
 import contextlib
+import itertools
 import time
 
 import torch
@@ -317,12 +318,8 @@ def _workspaces_of_allocator(nodes, device):
     events = sorted(allocations(seen))
     for place, key in enumerate(ready):
         begin, end = ran[f"operation {place}"]
-        now = most = 0
-        for when, size in events:
-            if begin <= when <= end:
-                now += size
-                most = max(most, now)
-        found[key] = most - now
+        taken = [*itertools.accumulate((size for when, size in events if begin <= when <= end), initial=0)]
+        found[key] = max(taken) - taken[-1]
     return found
 
 

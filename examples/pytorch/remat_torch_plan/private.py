@@ -164,7 +164,6 @@ def compile_under(settings, function, backend, whole=True):
     return context(function)
 
 
-BatchNorm = _take("torch.nn.modules.batchnorm._BatchNorm", "what all layers of batch norm are")
 _python_dispatch = _take("torch.utils._python_dispatch", "flags by which Dynamo leaves alone what runs under dispatch modes")
 _FLAGS = [n for n in ("_is_in_any_mode_without_ignore_compile_internals", "_is_in_non_infra_torch_dispatch_mode") if hasattr(_python_dispatch, n)]
 _set_flag_of_guards = getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", lambda _: None)  # PyTorch 2.15

@@ -529,13 +529,16 @@ class PlannedStep(nn.Module):
         try:
             return self._traced_whole(call, explain=not by_regions)
         except CaptureError as error:
-            alone = "link" if options.link is not None else "cuda_graph" if options.cuda_graph else None
             if not by_regions:
                 raise
             reason = str(error).splitlines()[0]
-            if alone or options.compile is True and options.same_plan:
-                alone = f"{alone}=" if alone else "compile=True and same_plan=True"
-                raise CaptureError(f"{reason} (by regions such a step can be planned, but not with {alone}: leave that out)") from None
+            without_regions = {
+                "link=": options.link is not None,
+                "cuda_graph=": options.cuda_graph,
+                "compile=True and same_plan=True": options.compile is True and options.same_plan,
+            }
+            if what := next((name for name, asked in without_regions.items() if asked), None):
+                raise CaptureError(f"{reason} (by regions such a step can be planned, but not with {what}: leave that out)") from None
         if options.compile is True:
             self._options = replace(options, compile="regions")
         before, state.traced = state.traced, self._by_regions(reason)

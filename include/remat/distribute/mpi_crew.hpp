@@ -14,7 +14,6 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>

@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "remat/core/detail/budget_fraction.hpp"
 #include "remat/core/error.hpp"

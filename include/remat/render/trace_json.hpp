@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <functional>
 #include <ostream>
 #include <span>

@@ -12,7 +12,6 @@
 #include <queue>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/detail/highest_point.hpp"
 #include "remat/bound/detail/moment_order.hpp"

@@ -3,16 +3,11 @@
 
 #include "remat/core/run.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <iterator>
-#include <limits>
 #include <mutex>
 #include <numeric>
-#include <stop_token>
-#include <utility>
 
-#include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/team.hpp"
 
 namespace REMAT_NAMESPACE {

@@ -9,7 +9,6 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
-#include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
 

@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <utility>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace REMAT_NAMESPACE {

@@ -1,33 +1,24 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
-/// The fields of an operation of a sub-graph.
 void fields_of(auto& bytes, maybe_const<sub_graph::operation_traits> auto& o) {
   bytes(o.time, o.workspace, o.once, o.forward);
 }
 
-/// The fields of a tensor of a sub-graph.
 void fields_of(auto& bytes, maybe_const<sub_graph::tensor_traits> auto& t) { bytes(t.bytes, t.roles); }
 
-/// The fields of a sub-graph.
 void fields_of(auto& bytes, maybe_const<sub_graph> auto& g) {
   bytes(g.operations, g.tensors, g.operation, g.tensor, g.reads, g.writes);
 }
 
-/// The fields of a stretch of a way.
 void fields_of(auto& bytes, maybe_const<sub_graph_way::stretch> auto& s) { bytes(s.bytes, s.gone); }
 
-/// The fields of a way.
 void fields_of(auto& bytes, maybe_const<sub_graph_way> auto& way) {
   bytes(way.forward, way.backward, way.forward_time, way.backward_time, way.saved_bytes, way.forward_peak_bytes,
         way.backward_peak_bytes, way.forward_peak_again_bytes, way.backward_peak_again_bytes, way.forward_stretches,

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <limits>
 #include <map>
-#include <span>
 #include <string>
 #include <tuple>
 #include <utility>

@@ -7,20 +7,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstddef>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/option.hpp"
 #include "remat/graph/detail/label.hpp"

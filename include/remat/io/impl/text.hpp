@@ -6,15 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
 #include <fstream>
 #include <limits>
-#include <string_view>
 #include <system_error>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"

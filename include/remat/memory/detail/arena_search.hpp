@@ -7,11 +7,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "remat/core/detail/limit_clock.hpp"

@@ -6,19 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <new>
 #include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "remat/core/detail/foreign_call.hpp"
 #include "remat/core/detail/linkage.hpp"
@@ -39,10 +30,8 @@
 #include "remat/method/revolve.hpp"
 #include "remat/method/rockmate.hpp"
 #include "remat/method/rockmate/detail/sub_solvers.hpp"
-#include "remat/method/rotor.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/mip/branch_and_bound.hpp"
-#include "remat/mip/model.hpp"
 #include "remat/portfolio/detail/copy_parts.hpp"
 #include "remat/portfolio/detail/driver.hpp"
 #include "remat/portfolio/detail/part.hpp"

@@ -7,15 +7,12 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/bound/detail/price_search.hpp"
-#include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"

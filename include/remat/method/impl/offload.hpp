@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/detail/copy_annealing.hpp"
 #include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -16,7 +15,6 @@
 #include "remat/portfolio/detail/driver.hpp"
 #include "remat/portfolio/detail/pool.hpp"
 #include "remat/refine/detail/annealing.hpp"
-#include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE {
 

@@ -2,15 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <limits>
 #include <memory>
-#include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -6,16 +6,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstddef>
 #include <new>
 #include <optional>
 #include <ostream>
-#include <span>
-#include <string>
-#include <string_view>
 
 #include "remat/core/detail/foreign_call.hpp"
-#include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 
 namespace REMAT_NAMESPACE {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 
 #include "remat/bound/detail/moment_chain.hpp"
 #include "remat/bound/turnaround.hpp"

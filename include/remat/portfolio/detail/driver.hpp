@@ -12,7 +12,6 @@
 #include <exception>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <string_view>
@@ -57,7 +56,6 @@ class driver {
   /// `known` must outlive the driver.
   explicit driver(pool& known, double gap) : pool_(known), gap_(gap) {}
 
-  /// Adds a part.
   void add(portfolio_part part) { entries_.push_back({std::move(part)}); }
 
   /// Called after each slice, on any thread, one call after the other, with the name of the part and what it has found,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "remat/core/detail/byte_stream.hpp"
@@ -19,7 +17,6 @@ void fields_of(auto& bytes, maybe_const<flat_graph> auto& g) {
         g.bytes, g.workspace, g.time, g.operation_names);
 }
 
-/// The fields of a link.
 void fields_of(auto& bytes, maybe_const<host_link> auto& link) { bytes(link.out, link.in, link.latency); }
 
 /// Appends a problem without its known bound: for pieces that do not need it, so that what they share stays the same

@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
 
 #include "remat/core/detail/byte_hash.hpp"
 #include "remat/core/detail/byte_stream.hpp"

@@ -7,14 +7,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
 
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 #include "remat/graph/detail/topological_order.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -16,7 +16,6 @@
 #include "remat/core/error.hpp"
 #include "remat/render/chart_js.hpp"
 #include "remat/render/detail/json_writer.hpp"
-#include "remat/render/detail/report_graph.hpp"
 #include "remat/render/impl/report_assets.hpp"
 #include "remat/render/table.hpp"
 

@@ -8,8 +8,6 @@
 #include <cmath>
 #include <system_error>
 
-#include "remat/core/detail/linkage.hpp"
-
 namespace REMAT_NAMESPACE {
 
 namespace detail::table {

@@ -12,7 +12,6 @@
 #include "remat/render/detail/json_writer.hpp"
 #include "remat/render/table.hpp"
 #include "remat/schedule/check.hpp"
-#include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE {
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <type_traits>
-#include <vector>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"

@@ -8,15 +8,12 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/problem/detail/listed_order.hpp"
-#include "remat/schedule/check.hpp"
 #include "remat/schedule/detail/engine_clocks.hpp"
-#include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE {
 

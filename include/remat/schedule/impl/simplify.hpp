@@ -8,7 +8,6 @@
 
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/id.hpp"
-#include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE {
 

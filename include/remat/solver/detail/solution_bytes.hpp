@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <variant>
 
 #include "remat/core/detail/byte_stream.hpp"
@@ -47,12 +45,10 @@ inline void fields_of(byte_reader& in, figures& all) {
   }
 }
 
-/// The fields of the statistics of a solve.
 void fields_of(auto& bytes, maybe_const<solve_statistics> auto& s) {
   bytes(s.seconds, s.work, s.computes, s.recomputes, s.own);
 }
 
-/// The fields of a solution.
 void fields_of(auto& bytes, maybe_const<solution> auto& s) {
   bytes(s.status, s.plan, s.by, s.peak_bytes, s.host_peak_bytes, s.time, s.lower_bound, s.proven, s.obstacle,
         s.statistics, s.message, s.out_of_memory);

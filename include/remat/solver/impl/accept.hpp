@@ -7,13 +7,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <new>
 #include <numeric>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "remat/bound/detail/price_bound.hpp"
 #include "remat/bound/least_memory.hpp"

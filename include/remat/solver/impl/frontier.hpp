@@ -3,7 +3,6 @@
 
 #include "remat/solver/frontier.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <new>

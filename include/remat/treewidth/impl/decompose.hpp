@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -20,7 +19,6 @@
 #include "remat/core/detail/portable_pieces.hpp"
 #include "remat/core/detail/random.hpp"
 #include "remat/core/error.hpp"
-#include "remat/core/run.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
 #include "remat/treewidth/detail/positive_instance.hpp"

@@ -3,11 +3,7 @@
 
 #include "remat/treewidth/tree_decomposition.hpp"
 
-#include <numeric>
-#include <utility>
-
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/error.hpp"
 
 namespace REMAT_NAMESPACE {
 

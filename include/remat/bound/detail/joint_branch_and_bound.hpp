@@ -38,7 +38,6 @@ class joint_branch_and_bound {
     history_.resize(rows_.num_columns());
   }
 
-  /// The bound so far.
   [[nodiscard]] double bound() const { return std::min(bound_, cutoff_); }
   /// True if more work cannot raise the bound.
   [[nodiscard]] bool ended() const noexcept { return is_ended_; }

@@ -30,7 +30,6 @@ struct moment_chain {
   std::uint32_t flows = 0;       ///< maximum flows that were run
 };
 
-/// Options of `find_moment_chain`.
 struct moment_chain_options {
   std::uint32_t first = 0;           ///< the best single moment; one of the candidates
   std::uint32_t branch_nodes = 0;    ///< nodes of branch and bound for each segment; 0: prices alone

@@ -70,7 +70,6 @@ class moment_cut : private moment_network {
   /// `graph` must outlive this object.
   explicit moment_cut(const flat_graph& graph) : moment_network(graph) {}
 
-  /// The graph that was given.
   [[nodiscard]] const flat_graph& graph() const noexcept { return *graph_; }
   /// The operation of the last call of `at`.
   [[nodiscard]] std::uint32_t moment() const noexcept { return moment_; }
@@ -134,9 +133,7 @@ class moment_cut : private moment_network {
   enum class fixing : std::uint8_t { free, resident, absent };
   /// The number of candidates at this moment. They count from 0.
   [[nodiscard]] std::size_t num_candidates() const noexcept { return candidates_.size(); }
-  /// The bytes of candidate `i`.
   [[nodiscard]] std::int64_t candidate_bytes(std::size_t i) const { return candidates_[i].bytes; }
-  /// The tensor that is candidate `i`.
   [[nodiscard]] tensor_id candidate(std::size_t i) const { return static_cast<tensor_id>(candidates_[i].tensor); }
   /// How candidate `i` is fixed now; `free` if it is not.
   [[nodiscard]] fixing fixed(std::size_t i) const { return candidates_[i].fixed; }

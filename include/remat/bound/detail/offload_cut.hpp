@@ -127,7 +127,6 @@ class offload_cut : private moment_network {
   enum class fixing : std::uint8_t { free, not_on_host, on_host, on_device, absent };
   /// The number of candidates at this moment.
   [[nodiscard]] std::size_t num_candidates() const noexcept { return held_.size(); }
-  /// The bytes of candidate `i`.
   [[nodiscard]] std::int64_t candidate_bytes(std::size_t i) const { return held_[i].bytes; }
   /// True if candidate `i` may be on the host within the present limit.
   [[nodiscard]] bool may_be_on_host(std::size_t i) const { return may_copy(held_[i]); }

@@ -105,9 +105,7 @@ class chain_program {
   }
   /// The table, with memory in slots. Precondition of this and the rest: filled.
   [[nodiscard]] const slot_table& table() const noexcept { return *table_; }
-  /// The bytes of a slot.
   [[nodiscard]] std::int64_t slot_bytes() const noexcept { return unit_; }
-  /// The slots of the table.
   [[nodiscard]] std::uint32_t slots() const noexcept { return slots_; }
   /// The ways of all stages that the table distinguishes.
   [[nodiscard]] std::size_t num_ways() const noexcept { return sizes_.options.size(); }

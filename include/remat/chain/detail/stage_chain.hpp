@@ -151,7 +151,6 @@ class stage_chain {
   [[nodiscard]] const tensor_use& use_of(std::uint32_t tensor) const noexcept { return uses_[tensor]; }
   /// The stage of an operation; `nowhere` if the operation is not needed.
   [[nodiscard]] std::uint32_t stage_of(std::uint32_t operation) const noexcept { return stage_[operation]; }
-  /// True if the operation is one of a forward.
   [[nodiscard]] bool is_forward(std::uint32_t operation) const noexcept { return is_forward_[operation] != 0; }
   /// True if the forward operation runs in the first forward of its stage alone.
   [[nodiscard]] bool runs_once(std::uint32_t operation) const noexcept { return once_[operation] != 0; }

@@ -291,7 +291,6 @@ class staged_ways {
     measured_ = ways::measurer(g, chain_, ways_).measure();
   }
 
-  /// The chain that was given.
   [[nodiscard]] const stage_chain& chain() const noexcept { return chain_; }
   /// The ways of a stage. The first is that of `stage_chain`. Precondition: 1 ≤ stage ≤ L.
   [[nodiscard]] std::span<const stage_way> ways(std::uint32_t stage) const noexcept { return ways_[stage]; }

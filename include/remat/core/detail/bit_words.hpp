@@ -36,7 +36,6 @@ void for_each_bit(std::size_t words, Word&& word, F&& f) {
     for (std::uint64_t bits = word(w); bits != 0; bits &= bits - 1)
       f(static_cast<std::uint32_t>(64 * w + static_cast<unsigned>(std::countr_zero(bits))));
 }
-/// \overload
 template <class F>
 void for_each_bit(std::span<const std::uint64_t> words, F&& f) {
   for_each_bit(

@@ -69,7 +69,6 @@ class byte_writer {
     put<std::uint64_t>(text.size());
     append(text.data(), text.size());
   }
-  /// \overload
   void put(const std::string& text) { put(std::string_view(text)); }
   /// Appends a row of numbers with its length.
   template <plain_bytes T>
@@ -142,12 +141,10 @@ class byte_reader {
     std::memcpy(&into, take(sizeof into).data(), sizeof into);
     into = lowest_byte_first(into);
   }
-  /// \overload
   void get(std::string& into) {
     const std::span<const std::byte> text = take(length(1));
     into.assign(reinterpret_cast<const char*>(text.data()), text.size());
   }
-  /// \overload
   template <class T>
   void get(std::vector<T>& into) {
     if constexpr (plain_bytes<T>) {
@@ -162,18 +159,15 @@ class byte_reader {
       for (T& value : into) get(value);
     }
   }
-  /// \overload
   template <class T>
   void get(std::optional<T>& into) {
     into.reset();
     if (get<bool>()) get(into.emplace());
   }
-  /// \overload
   template <class A, class B>
   void get(std::pair<A, B>& both) {
     (*this)(both.first, both.second);
   }
-  /// \overload
   template <class T>
   requires lists_fields<T, byte_reader>
   void get(T& into) { fields_of(*this, into); }
@@ -198,7 +192,6 @@ class byte_reader {
   std::span<const std::byte> left_;
 };
 
-/// The fields of rows of numbers.
 void fields_of(auto& bytes, maybe_const<index_rows> auto& rows) { bytes(rows.begin, rows.values); }
 
 /// The values as a row of bytes.

@@ -111,7 +111,6 @@ class sub_graph_runs {
     }
   }
 
-  /// The sub-graph that the constructor was given.
   [[nodiscard]] const detail::sub_graph& sub_graph() const noexcept { return sub_graph_; }
   /// The operations [0, num_forward()) are forward.
   [[nodiscard]] std::uint32_t num_forward() const noexcept { return num_forward_; }

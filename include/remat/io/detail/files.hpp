@@ -41,7 +41,6 @@ template <class Ends>
   if (in.bad()) throw bad_file(file, "", "cannot be read to its end");
   return text;
 }
-/// \overload
 [[nodiscard]] inline std::string read_text(std::istream& in, const std::string& file) {
   return read_text(in, file, [](std::string_view) { return false; });
 }

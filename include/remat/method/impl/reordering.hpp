@@ -25,7 +25,6 @@ class reordering {
 
   /// The operation of the whole.
   [[nodiscard]] std::uint32_t original(std::uint32_t operation) const noexcept { return order_[operation]; }
-  /// The order that was given.
   [[nodiscard]] const std::vector<std::uint32_t>& order() const noexcept { return order_; }
 
  private:

@@ -35,7 +35,6 @@ class effort {
     is_stopped_ = is_stopped_ || clock_.should_stop();
     return !is_stopped_;
   }
-  /// Counts a node.
   void end_node() { clock_.work(work_of::move); }
 
   [[nodiscard]] bool is_stopped() const noexcept { return is_stopped_; }

@@ -28,7 +28,6 @@ class annealing {
  public:
   explicit annealing(const part_setting& s) : s_(s) {}
 
-  /// One slice.
   part_slice operator()(const pool_view& now, run_clock& clock) {
     part_slice slice;
     if (now.starts.empty()) return slice;

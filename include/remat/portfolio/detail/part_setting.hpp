@@ -25,7 +25,6 @@ struct part_setting {
   double gap = 0;                  ///< a schedule within (1 + gap) × the bound is enough
   turnaround_analysis& analysis;   ///< the graph's; one call after the other
 
-  /// The number of operations.
   [[nodiscard]] std::uint32_t size() const noexcept { return instance.graph().num_operations; }
   /// The name of a schedule that the part `by` has found.
   [[nodiscard]] std::string name_of(std::string_view by) const { return by_part(whole, by); }

@@ -33,7 +33,6 @@ class solver_slices {
 
   explicit solver_slices(solver_call solve) : solve_(std::move(solve)) {}
 
-  /// One slice.
   part_slice operator()(const pool_view& now, run_clock& clock) {
     const bool refines = clock.control().is_limited() && !now.best.is_within(part_gaps::left_to_search);
     part_slice slice;

@@ -35,7 +35,6 @@ class step_splitter {
  public:
   step_splitter(const part_setting& s, side_solver solve) : s_(s), solve_(std::move(solve)) {}
 
-  /// One slice.
   part_slice operator()(const pool_view& now, run_clock& clock) {
     part_slice slice;
     std::vector<op_id> moments = now.moments;

@@ -27,7 +27,6 @@ class best_windows {
     return now.best.plan && !now.best.is_within(part_gaps::windows) && (anneals_windows(s_) || !has_solved(now));
   }
 
-  /// One slice.
   part_slice operator()(const pool_view& now, run_clock& clock) {
     part_slice slice;
     if (!now.best.plan) return slice;

@@ -57,7 +57,6 @@ struct record_parts {
   return out;
 }
 
-/// The fields of an output.
 void fields_of(auto& bytes, maybe_const<operation_record::output> auto& x) { bytes(x.tensor, x.bytes, x.is_final); }
 
 /// The fields of a record, in the given parts alone.

@@ -22,7 +22,6 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Options of `least_peak_order`.
 struct least_peak_options {
   std::uint64_t moves = 20'000;  ///< moves of the local search; each costs O(operations + reads and writes)
   /// The exact search is tried for at most this many needed operations, at most 64.

@@ -21,7 +21,6 @@ void run_to_end(const Problem& p, Solution& best, const run_clock& clock, Body&&
     conclude_out_of_memory(best, clock);
   }
 }
-/// \overload
 template <class Problem, class Solution, class Body>
 void run_to_end(const Problem& p, Solution& best, const run_clock& clock, Body&& body) {
   run_to_end(p, best, clock, body, [] {});

@@ -17,7 +17,6 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Options of `dissection_ranks`.
 struct dissection_options {
   std::uint64_t seed = 0;         ///< the seed of the random choice of pairs and of ties
   std::uint32_t pairs = 4;        ///< pairs of vertices between which each separator is looked for

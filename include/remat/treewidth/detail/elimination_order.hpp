@@ -29,7 +29,6 @@ enum class elimination_rule : std::uint8_t {
   sparsest          ///< added edges in proportion to the square of the number of neighbours
 };
 
-/// Options of `greedy_order`.
 struct greedy_options {
   elimination_rule rule = elimination_rule::min_fill;
   std::uint64_t seed = 0;  ///< breaks ties

@@ -29,7 +29,6 @@ struct width_decision {
   std::uint64_t work = 0;                             ///< pairs of sets and candidate bags
 };
 
-/// The limits of `decide_width`.
 struct width_search_limits {
   std::size_t bytes = std::size_t{1} << 29U;                       ///< most bytes of tables
   std::uint64_t work = std::numeric_limits<std::uint64_t>::max();  ///< pairs of sets and candidate bags

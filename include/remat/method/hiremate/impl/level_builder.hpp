@@ -177,7 +177,6 @@ class level_builder {
     const sub_graph& own = children_[child].sub_graph;
     return !own.operation.empty() && !own.operation.back().forward;
   }
-  /// The operations of a variant of a run.
   [[nodiscard]] const std::vector<std::uint32_t>& operations_of(std::uint32_t run, std::uint32_t variant) const {
     const meaning& m = meaning_[run];
     const std::uint32_t i = m.backward ? variant : meaning_[run].ways[variant];

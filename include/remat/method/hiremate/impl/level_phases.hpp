@@ -28,7 +28,7 @@ inline std::int64_t largest_peak(const level_problem::variant& v) {
 class level_phases {
  public:
   /// Finds the variants that may be chosen. O(rounds × size of the level) time; a round takes away one variant at
-  /// least. The level must live as long as this object, and `require_valid(level)` holds.
+  /// least. The level must live as long as this object, and be valid.
   level_phases(const level_problem& level, std::int64_t budget, double at_most, std::uint32_t again_from)
       : level_(level),
         writers_(level),

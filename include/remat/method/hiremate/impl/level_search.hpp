@@ -23,7 +23,6 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Options of `search_level`.
 struct level_search_options {
   std::uint32_t prices = 10;  ///< prices of saved bytes that are tried
   std::uint32_t rounds = 2;   ///< rounds over all children, trying the ways next to the chosen one

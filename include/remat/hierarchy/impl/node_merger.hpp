@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/splitmix64.hpp"
 #include "remat/hierarchy/detail/cut_sequence.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
@@ -346,14 +347,9 @@ class node_merger {
 
   [[nodiscard]] std::uint64_t kind_of(std::uint32_t o) const {
     std::uint64_t in = 0, out = 0;
-    const auto mixed = [](std::uint64_t x) {  // the finaliser of splitmix64
-      x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-      x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-      return x ^ (x >> 31);
-    };
-    for (const std::uint32_t t : graph_.inputs[o]) in += mixed(static_cast<std::uint64_t>(graph_.bytes[t]) + 1);
-    for (const std::uint32_t t : graph_.outputs[o]) out += mixed(static_cast<std::uint64_t>(graph_.bytes[t]) + 1);
-    return mixed(in + mixed(out + mixed(static_cast<std::uint64_t>(graph_.workspace[o]) + graph_.once[o])));
+    for (const std::uint32_t t : graph_.inputs[o]) in += mix_bits(static_cast<std::uint64_t>(graph_.bytes[t]) + 1);
+    for (const std::uint32_t t : graph_.outputs[o]) out += mix_bits(static_cast<std::uint64_t>(graph_.bytes[t]) + 1);
+    return mix_bits(in + mix_bits(out + mix_bits(static_cast<std::uint64_t>(graph_.workspace[o]) + graph_.once[o])));
   }
 
   [[nodiscard]] bool internal(const std::vector<std::uint32_t>& makers, const std::vector<std::uint32_t>& readers,

@@ -17,6 +17,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
+#include "remat/problem/detail/listed_order.hpp"
 #include "remat/problem/problem.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -126,10 +127,7 @@ class basic_eviction_pass {
     for (std::uint32_t t = 0; t < m; ++t)
       for (const std::uint32_t o : graph_.producers[t]) own_time_[t] += graph_.time[o];
     beside_.resize(m);
-    working_set_.assign(graph_.workspace.begin(), graph_.workspace.end());
-    for (std::uint32_t o = 0; o < n; ++o)
-      for (const auto* row : {&graph_.inputs, &graph_.outputs})
-        for (const std::uint32_t t : (*row)[o]) working_set_[o] += graph_.always_resident[t] ? 0 : graph_.bytes[t];
+    for (std::uint32_t o = 0; o < n; ++o) working_set_.push_back(working_set_bytes(graph_, o));
     can_return_ = recomputable_;
     least_cost_ = own_time_;
     if constexpr (Copies) {

@@ -7,16 +7,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string_view>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
-#include "remat/bound/offload.hpp"
 #include "remat/chain/detail/chain_program.hpp"
 #include "remat/chain/detail/forward_line.hpp"
+#include "remat/core/detail/bit_words.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/own_method.hpp"
@@ -52,7 +50,7 @@ class chain_copies {
 
   stop_reason run() {
     recompute_alone();
-    if (!is_over()) prove_floor();
+    if (!is_over()) take_floor(p_, floor_within(p_, clock_, floor_share, floor_branch_nodes(p_), false), clock_, best_);
     for (const forward_line& line : find_listed_and_narrow_line(p_.graph())) {
       // Long chains have most choices. Short ones are solved at once, so they go first where limits may end the search.
       std::vector<cut_list> chains = short_ones_first(chains_of_line(line, options_.max_stages));
@@ -90,7 +88,7 @@ class chain_copies {
                                                  {1, 1.15, 0.5},
                                                  {1.06, 1.15, 0.5},
                                                  {1.15, 1.15, 0.5}}};
-  static constexpr double rotor_share = 0.4, floor_share = 0.15;
+  static constexpr double rotor_share = 0.4;
 
   [[nodiscard]] bool is_over() const {
     return best_.status == solve_status::infeasible || best_.is_within(options_.gap) || clock_.should_stop();
@@ -103,15 +101,6 @@ class chain_copies {
       of_best_.set("rotor_time", s.time);
       take_part(best_, s, [&] { accept(p_, best_, *s.plan, by_part(pofo_solver::name, rotor_solver::name)); });
     }
-  }
-
-  void prove_floor() {
-    run_clock part = clock_.part(floor_share, "bound");
-    offload_bound_options proving;
-    proving.want_choice = false;
-    proving.branch_nodes = floor_branch_nodes(p_);
-    proving.run = part.control();
-    take_floor(p_, offload_bound(p_, proving), clock_, best_);
   }
 
   void try_chain(chain_program& program, bool is_finest) {
@@ -193,10 +182,9 @@ class chain_copies {
   /// fingerprints of two others only leave one of them out.
   [[nodiscard]] static std::uint64_t fingerprint(std::span<const std::uint32_t> computes,
                                                  std::span<const float> factor) {
-    std::uint64_t h = 0xcbf29ce484222325U;
-    for (const std::uint32_t o : computes) h = (h ^ o) * 0x100000001b3U;
-    for (const float f : factor) h = (h ^ (f > 1 ? 1U : 0U)) * 0x100000001b3U;
-    return h;
+    std::vector<std::uint64_t> words(computes.begin(), computes.end());
+    for (const float f : factor) words.push_back(f > 1);
+    return hash_words(words);
   }
 
   static constexpr float goes_first = 1e20F;  // a factor above all products of times and bytes

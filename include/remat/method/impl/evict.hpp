@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
@@ -273,22 +272,16 @@ class eviction_search {
   /// search must stop.
   bool fill_free_memory() {
     retention line(p_, *best_.plan);
-    recomputations_.clear();
-    for (std::uint32_t x = 0; x < line.size(); ++x)
-      if (line.removable(x)) recomputations_.emplace_back(-p_.graph().time[line.operation(x)], x);
-    std::sort(recomputations_.begin(), recomputations_.end());
-    bool changed = false;
-    for (const auto& run : recomputations_) {
-      if (count_work(work_of::visit)) break;
-      changed = (line.removable(run.second) && line.try_remove(run.second)) || changed;
-    }
-    if (changed) accept(p_, best_, schedule_computes(p_, line.computes()), by_part(evict_solver::name, "fill"));
+    const auto rank = [&](std::uint32_t x) { return -p_.graph().time[line.operation(x)]; };
+    if (auto filled = retaining::fill_free_memory(p_, line, clock_, rank))
+      accept(p_, best_, std::move(*filled), by_part(evict_solver::name, "fill"));
+    stopped_ = clock_.poll();
     return !stopped();
   }
 
-  /// Counts a move, or so many units. Returns true if the search must stop.
-  bool count_work(std::uint64_t units = work_of::move) {
-    clock_.work(units);
+  /// Counts a move. Returns true if the search must stop.
+  bool count_work() {
+    clock_.work(work_of::move);
     stopped_ = clock_.poll();
     return stopped();
   }

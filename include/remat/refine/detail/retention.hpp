@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -236,9 +237,13 @@ namespace retaining {
 /// A recomputation and its rank, the least first: minus the time that its removal saves per byte and step.
 using ranked_compute = std::pair<double, std::uint32_t>;
 
-/// Removes computes in the order of their ranks, each if its tensors fit into free memory. Counts a `work_of::visit`
-/// and polls before each. Returns whether one was removed.
-inline bool remove_ranked(retention& line, std::vector<ranked_compute> computes, run_clock& clock) {
+/// One round over the recomputations of `line`: removes those whose tensors fit into free memory, those of the least
+/// `rank(x)` first. Returns the schedule, or nothing if none fits. Counts a `work_of::visit` and polls before each.
+template <class Rank>
+std::optional<schedule> fill_free_memory(const problem& p, retention& line, run_clock& clock, Rank&& rank) {
+  std::vector<ranked_compute> computes;
+  for (std::uint32_t x = 0; x < line.size(); ++x)
+    if (line.removable(x)) computes.emplace_back(rank(x), x);
   std::sort(computes.begin(), computes.end());
   bool changed = false;
   for (const ranked_compute& compute : computes) {
@@ -246,22 +251,14 @@ inline bool remove_ranked(retention& line, std::vector<ranked_compute> computes,
     if (clock.should_stop()) break;
     changed = (line.removable(compute.second) && line.try_remove(compute.second)) || changed;
   }
-  return changed;
+  if (!changed) return std::nullopt;
+  return schedule_computes(p, line.computes());
 }
 
 /// Counts a move. Returns true if the search must stop.
 inline bool count_move(run_clock& clock) {
   clock.work(work_of::move);
   return clock.should_stop();
-}
-
-/// The first round: removes recomputations whose tensors fit into free memory.
-inline schedule fill_free_memory(const problem& p, schedule start, run_clock& clock) {
-  retention line(p, start);
-  std::vector<ranked_compute> computes;
-  for (std::uint32_t x = 0; x < line.size(); ++x)
-    if (line.removable(x)) computes.emplace_back(-p.graph().time[line.operation(x)] / (1 + line.area(x)), x);
-  return remove_ranked(line, std::move(computes), clock) ? schedule_computes(p, line.computes()) : std::move(start);
 }
 
 /// The removable computes of a timeline that was just loaded.
@@ -292,7 +289,11 @@ inline std::vector<ranked_compute> rank_computes(const timeline& plan) {
 /// O(rounds · recomputations · length of the intervals) time. Polls, and counts work, before each recomputation
 /// (`work_of::visit` in the first round, then `work_of::move`) and every 4096 steps of a repair's search.
 [[nodiscard]] inline schedule retain(const problem& p, schedule start, run_clock& clock, std::uint32_t rounds = 3) {
-  if (rounds > 0) start = retaining::fill_free_memory(p, std::move(start), clock);
+  if (rounds > 0) {
+    retention line(p, start);
+    const auto rank = [&](std::uint32_t x) { return -p.graph().time[line.operation(x)] / (1 + line.area(x)); };
+    if (auto filled = retaining::fill_free_memory(p, line, clock, rank)) start = std::move(*filled);
+  }
   if (rounds < 2) return start;
   timeline plan(p);
   refine_moves moves(plan, 0);

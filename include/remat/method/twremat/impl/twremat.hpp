@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/bit_words.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/twremat/impl/separator_recursion.hpp"
@@ -147,11 +148,10 @@ inline schedule retain_by(const problem& p, schedule plan, double exponent, std:
   for (std::uint32_t round = 0; round < rounds && !clock.should_stop(); ++round) {
     retention line(p, plan);
     const std::vector<double> saved = times_saved(p.graph(), line);
-    std::vector<retaining::ranked_compute> ranked;
-    for (std::uint32_t x = 0; x < line.size(); ++x)
-      if (line.removable(x)) ranked.emplace_back(-saved[x] / std::pow(1 + line.area(x), exponent), x);
-    if (!retaining::remove_ranked(line, std::move(ranked), clock)) break;
-    plan = schedule_computes(p, line.computes());
+    const auto rank = [&](std::uint32_t x) { return -saved[x] / std::pow(1 + line.area(x), exponent); };
+    std::optional<schedule> filled = retaining::fill_free_memory(p, line, clock, rank);
+    if (!filled) break;
+    plan = std::move(*filled);
   }
   return plan;
 }
@@ -307,14 +307,11 @@ class tree_search {
   }
 
   static std::uint64_t fingerprint(const tree_decomposition& tree, std::uint32_t balance) {
-    std::uint64_t print = 14695981039346656037ULL + balance;
-    const auto add = [&](std::uint64_t x) { print = (print ^ x) * 1099511628211ULL; };
-    for (std::size_t b = 0; b < tree.size(); ++b) {
-      for (const std::uint32_t v : tree.bags[b]) add(v);
-      add(std::numeric_limits<std::uint32_t>::max());
-    }
-    for (const auto& [a, b] : tree.edges) add((std::uint64_t{a} << 32U) | b);
-    return print;
+    std::vector<std::uint64_t> words{balance};
+    for (const auto* list : {&tree.bags.begin, &tree.bags.values})
+      words.insert(words.end(), list->begin(), list->end());
+    for (const auto& [a, b] : tree.edges) words.push_back((std::uint64_t{a} << 32U) | b);
+    return hash_words(words);
   }
 
   /// A schedule within the problem's budget of the recursion under `share` of it, if there is one. Until then, fewer

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "remat/bound/offload.hpp"
-#include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
@@ -21,7 +20,6 @@
 #include "remat/refine/detail/copy_refinement.hpp"
 #include "remat/refine/detail/eviction_pass.hpp"
 #include "remat/refine/detail/timeline.hpp"
-#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
@@ -80,15 +78,6 @@ inline bool place_copies(const problem& p, std::span<const std::uint32_t> comput
       if (time < best.time) accept(p, best, planner.steps(), by);
     }
   return true;
-}
-
-/// Throws `bad_argument` unless all `starts` are legal, whatever memory they need.
-inline void require_legal_starts(const problem& p, std::span<const schedule> starts, std::string_view solver) {
-  problem unlimited = p.with_budget(problem::unlimited);
-  if (p.link()) unlimited = unlimited.with_link(*p.link());
-  for (const schedule& s : starts)
-    if (const check_report r = check(unlimited, s); !r.valid())
-      throw bad_argument(std::string(solver) + ": a schedule to start from is not usable: " + r.message());
 }
 
 /// The fastest schedules with copies that a solve has found, as states of `copy_refinement`.

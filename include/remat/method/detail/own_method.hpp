@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 #include "remat/solver/accept.hpp"
 #include "remat/solver/detail/run_to_end.hpp"
@@ -26,6 +29,15 @@ inline void require_no_link(const problem& p, std::string_view solver) {
     throw bad_argument(std::string(solver) +
                        ": the problem has a link to the host, but this solver makes no copies; solve "
                        "problem::without_link()");
+}
+
+/// Throws `bad_argument` unless all `starts` are legal. They may exceed the budgets.
+inline void require_legal_starts(const problem& p, std::span<const schedule> starts, std::string_view solver) {
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const check_report r = check(p, starts[i]);
+    if (!r.valid() && r.what != violation::over_budget && r.what != violation::over_host_budget)
+      throw bad_argument(std::string(solver) + ": starts[" + std::to_string(i) + "] is illegal: " + r.message());
+  }
 }
 
 /// The share of the limits that a solver's own method gets if its schedule is to be improved; less if the method ends
@@ -154,7 +166,6 @@ void solve_by_own_method(const problem& p, solution& best, std::string_view solv
     return stopped;
   });
 }
-/// \overload
 template <class By, class Method>
 [[nodiscard]] solution solve_by_own_method(const problem& p, std::string_view solver, const run_control& run,
                                            const By& by, method_frame frame, Method&& method) {

@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/option.hpp"
-#include "remat/core/run.hpp"
 #include "remat/method/detail/copy_states.hpp"
 #include "remat/method/detail/own_method.hpp"
 #include "remat/method/impl/refinement_steps.hpp"
@@ -71,7 +69,7 @@ REMAT_INLINE stop_reason detail::improve_by_refinement(const problem& p, solutio
 REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined_options& options) const {
   require_valid_options(name, options);
   const bool copies = p.link().has_value();
-  if (copies) detail::require_legal_starts(p, options.starts, name);
+  detail::require_legal_starts(p, options.starts, name);
   detail::pool known(p);
   detail::solve_by_own_method(p, known.answer(), name, options.run, improvement{},
                               {.opens_with_listed_order = copies, .may_copy = true},

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "remat/bound/turnaround.hpp"
-#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/refined.hpp"
@@ -24,7 +20,6 @@
 #include "remat/portfolio/detail/split_part.hpp"
 #include "remat/portfolio/detail/windows_part.hpp"
 #include "remat/problem/problem.hpp"
-#include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
 
 namespace REMAT_NAMESPACE::detail {
@@ -50,11 +45,11 @@ class refinement_steps {
   [[nodiscard]] driver& parts() noexcept { return driver_; }
 
   /// The bound, the exact search of a small graph, eviction, and a first refinement. Returns why it stopped early.
-  /// Throws `bad_argument` if one of the schedules to start from is illegal; those over the budget are ignored.
+  /// Precondition: the schedules to start from are legal; those over the budget are ignored.
   stop_reason open(run_clock& clock) {
     if (const stop_reason stopped = clock.poll(); stopped != stop_reason::none) return stopped;
     if (prove_bound(clock) || (is_small() && search_small(clock))) return stop_reason::none;
-    for (const schedule& start : options_.starts) put_start(start);
+    for (const schedule& start : options_.starts) pool_.put(start, setting_.name_of("start"));
     guided_eviction(setting_, pool_, bound_, clock).run();
     if (clock.control().is_limited() && !clock.should_stop() && !is_settled()) {
       run_clock first = clock.part(opening_shares::refinement);
@@ -84,13 +79,6 @@ class refinement_steps {
     proving.run = own.control();
     bound_ = analysis_.bound(pool_.instance().budget(), proving);
     return pool_.put_moment(bound_);
-  }
-
-  void put_start(const schedule& start) {
-    const check_report report = check(pool_.instance(), start);
-    if (report.what == violation::over_budget) return;
-    if (!report.valid()) throw bad_argument("refined: a schedule to start from is illegal: " + report.message());
-    pool_.put(start, setting_.name_of("start"));
   }
 
   /// Runs `exact` on a small graph. True: the problem is solved.

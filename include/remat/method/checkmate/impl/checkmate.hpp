@@ -14,7 +14,6 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
-#include "remat/core/error.hpp"
 #include "remat/method/checkmate/impl/checkmate_model.hpp"
 #include "remat/method/checkmate/impl/rerun_limits.hpp"
 #include "remat/method/detail/backend_failures.hpp"
@@ -518,18 +517,9 @@ class search {
   std::uint64_t wrong_ = 0;  // solutions of the backend that are no schedules
 };
 
-/// Refuses illegal starts. Those over the budget are no error.
-inline void require_legal(const problem& p, std::span<const schedule> starts) {
-  for (std::size_t i = 0; i < starts.size(); ++i) {
-    const check_report report = check(p, starts[i]);
-    if (!report.valid() && report.what != violation::over_budget)
-      throw bad_argument("checkmate: starts[" + std::to_string(i) + "] is illegal: " + report.message());
-  }
-}
-
 REMAT_INLINE solution solve(mip_backend_ref backend, const problem& p, const checkmate_options& options) {
   require_valid_options(name, options);
-  require_legal(p, options.starts);
+  require_legal_starts(p, options.starts, name);
   return solve_by_own_method(p, name, options.run, options.improve, {.opens_with_listed_order = false},
                              [&](run_clock& clock, solution& best) {
                                return method_end{search(backend, p, options, clock, best).run(), options.starts};

@@ -11,6 +11,7 @@
 #include "remat/bound/offload.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/method/detail/copy_annealing.hpp"
 #include "remat/method/detail/copy_floor.hpp"
 #include "remat/method/detail/copy_states.hpp"
@@ -112,11 +113,12 @@ class split_instances {
   offload_bound_result floor_;
 };
 
-/// The frame of a named solver on a problem with a link: `split_instances` by its method and, if `improves`, the search
-/// that changes recomputation and copies together.
-template <class Method>
-[[nodiscard]] solution solve_by_split_instances(const problem& p, std::string_view solver, const run_control& run,
-                                                bool improves, const Method& method) {
+/// The frame of a named solver on a problem with a link: `split_instances` by `method(instance, options)` without
+/// improvement, with one cache of ways for all instances, and then, if `options` want it, the search that changes
+/// recomputation and copies together.
+template <class Options, class Method>
+[[nodiscard]] solution solve_by_split_instances(const problem& p, std::string_view solver, const Options& options,
+                                                const Method& method) {
   struct annealing_after {
     bool wanted;
     std::vector<copy_refinement::state> states{};
@@ -126,13 +128,21 @@ template <class Method>
       anneal_copies(whole, states, 0, clock, best, by);
       return clock.poll();
     }
-  } annealing{improves};
-  return solve_by_own_method(p, solver, run, annealing, {.may_copy = true}, [&](run_clock& own, solution& best) {
-    split_instances<Method> search(p, own, best, solver, method);
-    search.run();
-    annealing.states = search.states();
-    return own.poll();
-  });
+  } annealing{bool{options.improve}};
+  Options alone = options;
+  alone.improve = {};
+  if (!alone.cache) alone.cache = make_way_cache();
+  const auto solve_alone = [&](const problem& instance, const run_control& run) {
+    alone.run = run;
+    return method(instance, alone);
+  };
+  return solve_by_own_method(p, solver, options.run, annealing, {.may_copy = true},
+                             [&](run_clock& own, solution& best) {
+                               split_instances search(p, own, best, solver, solve_alone);
+                               search.run();
+                               annealing.states = search.states();
+                               return own.poll();
+                             });
 }
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -419,20 +419,15 @@ REMAT_INLINE piece_kind portable_group_ways(mip_backend_ref backend) {
 REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, const hiremate_options& options) {
   hiremate_solve::require_valid(p, options);
   if (p.link()) {
-    hiremate_options alone = options;
-    alone.improve = {};
-    if (!alone.cache) alone.cache = make_way_cache();
     std::string failure;
-    const auto method = [&](const problem& instance, const run_control& run) {
-      hiremate_options now = alone;
-      now.run = run;
+    const auto method = [&](const problem& instance, hiremate_options now) {
       // A given hierarchy is one of the graph without copies.
       if (instance.graph().num_operations != p.graph().num_operations) now.hierarchy.reset();
       solution s = solve_hiremate(backend, instance, now);
       if (const auto* first = s.statistics.own.find<std::string>("backend_failure")) failure = *first;
       return s;
     };
-    solution s = solve_by_split_instances(p, "hiremate", options.run, bool{options.improve}, method);
+    solution s = solve_by_split_instances(p, "hiremate", options, method);
     if (!failure.empty()) {  // its instance need not be that of the answer
       s.statistics.own.set("backend_failure", failure);
       s.message += (s.message.empty() ? "" : "; ") + failure;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <limits>
 #include <map>
 #include <numeric>
 
@@ -85,14 +84,6 @@ inline constexpr double columns_squared_per_work = 12.5;
   return !run.has_work_limit() || columns * columns <= static_cast<double>(run.work_limit) * columns_squared_per_work;
 }
 
-/// A way with its operations under other indices: `names` has the one of each operation of the sub-graph.
-[[nodiscard]] inline stage_way in_names(const sub_graph_way& way, std::span<const std::uint32_t> names) {
-  stage_way out;
-  for (const std::uint32_t o : way.forward) out.forward.push_back(names[o]);
-  for (const std::uint32_t o : way.backward) out.backward.push_back(names[o]);
-  return out;
-}
-
 /// The level of one group within budgets in bytes: the problem of its children, and the way back to a schedule of
 /// `sub_graph_runs::problem_within(peak, save)`.
 class group_level {
@@ -108,7 +99,6 @@ class group_level {
     for (std::uint32_t i = 0; i < operations.size(); ++i) place_[operations[i]] = i < runs.num_forward() ? i : i + 2;
   }
 
-  /// The builder of the level.
   [[nodiscard]] const level_builder& builder() const noexcept { return builder_; }
   /// The group as a problem of operations.
   [[nodiscard]] const problem& flat() const noexcept { return flat_; }

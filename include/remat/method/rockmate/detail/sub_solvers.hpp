@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <new>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/chain/detail/stage_ways.hpp"
 #include "remat/core/detail/byte_stream.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
@@ -82,6 +82,14 @@ void fields_of(auto&, maybe_const<portable_sub_solvers::answer> auto&) {}
       return std::pair(find_way_elsewhere(question.first, portable_sub_solvers{}, run), nothing{});
     };
   });
+}
+
+/// A way with its operations under other indices: `names` has the one of each operation of the sub-graph.
+[[nodiscard]] inline stage_way in_names(const sub_graph_way& way, std::span<const std::uint32_t> names) {
+  stage_way out;
+  for (const std::uint32_t o : way.forward) out.forward.push_back(names[o]);
+  for (const std::uint32_t o : way.backward) out.backward.push_back(names[o]);
+  return out;
 }
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -145,7 +145,8 @@ class chain_search {
       std::vector<std::uint32_t> operations(chain.forward(s).begin(), chain.forward(s).end());
       operations.insert(operations.end(), chain.backward(s).begin(), chain.backward(s).end());
       sub_graph block = extract(std::move(operations));
-      if (!stands_alone(block)) continue;
+      // `find_ways` cannot solve it if both directions, or stages in another order, write to one tensor.
+      if (!sub_graph_runs(block).listed_order()) continue;
       const std::uint64_t key = fingerprint(block, way_cache::likeness());
       const std::uint64_t size = block.operations.size();
       if (seen_.count(key) == 0 && out.fresh.insert(key).second) out.effort = out.effort + way_effort{size * size, 1};
@@ -227,26 +228,10 @@ class chain_search {
   [[nodiscard]] static std::vector<std::vector<stage_way>> in_graph(const block_list& blocks,
                                                                     std::span<const std::vector<sub_graph_way>> ways) {
     std::vector<std::vector<stage_way>> out(std::size_t{blocks.length} + 1);
-    const auto translate = [](const sub_graph& block, const std::vector<std::uint32_t>& own) {
-      std::vector<std::uint32_t> operations;
-      for (const std::uint32_t o : own) operations.push_back(block.operations[o]);
-      return operations;
-    };
     for (std::size_t i = 0; i < blocks.sub_graphs.size(); ++i)
       for (const sub_graph_way& way : ways[i])
-        out[blocks.stages[i]].push_back(
-            {translate(blocks.sub_graphs[i], way.forward), translate(blocks.sub_graphs[i], way.backward)});
+        out[blocks.stages[i]].push_back(in_names(way, blocks.sub_graphs[i].operations));
     return out;
-  }
-
-  /// True when `find_ways` can solve the sub-graph. It cannot if both directions, or stages in another order, write to
-  /// one tensor.
-  [[nodiscard]] static bool stands_alone(const sub_graph& block) {
-    const sub_graph_runs runs(block);
-    std::vector<std::uint32_t> all(block.operations.size());
-    for (std::uint32_t o = 0; o < all.size(); ++o) all[o] = o;
-    const std::span<const std::uint32_t> every(all);
-    return runs.measure(every.first(runs.num_forward()), every.subspan(runs.num_forward())).has_value();
   }
 
   /// Solves a chain for all budgets, and keeps the best of its schedules. `further`: ways of its stages, [1 … L];
@@ -330,16 +315,7 @@ class chain_search {
 
 REMAT_INLINE solution rockmate_solver::operator()(const problem& p, const rockmate_options& options) const {
   require_valid_options(name, options);
-  if (p.link()) {
-    rockmate_options alone = options;
-    alone.improve = {};
-    if (!alone.cache) alone.cache = make_way_cache();
-    return detail::solve_by_split_instances(p, name, options.run, bool{options.improve},
-                                            [&](const problem& instance, const run_control& run) {
-                                              alone.run = run;
-                                              return rockmate(instance, alone);
-                                            });
-  }
+  if (p.link()) return detail::solve_by_split_instances(p, name, options, rockmate);
   return detail::solve_by_own_method(p, name, options.run, options.improve, {}, [&](run_clock& clock, solution& best) {
     detail::rockmate_blocks::chain_search search(p, options, clock, best);
     detail::method_end end{search.run(), {}};

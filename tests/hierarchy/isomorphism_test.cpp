@@ -11,11 +11,9 @@
 #include <optional>
 #include <random>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
@@ -24,6 +22,7 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "support/group_classes.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"
 
@@ -276,27 +275,19 @@ TEST_CASE("a schedule of one copy is one of the other, with the same peak and ti
   }
 }
 
-TEST_CASE("an operation that is not needed, or is listed twice, is refused") {
-  const problem p = test::random_problem(4);
-  const operation_hierarchy h = flat(p);
-  sub_graph_extractor extract(p.graph(), h);
-  CHECK_THROWS_AS(static_cast<void>(extract(std::vector<std::uint32_t>{1000})), bad_argument);
-  CHECK_THROWS_AS(static_cast<void>(extract(std::vector<std::uint32_t>{h.order[0], h.order[0]})), bad_argument);
-}
-
 TEST_CASE("the blocks of GPT-2 are one class") {
   const training_graph g = read_training_graph(REMAT_TEST_DATA "/graphs/gpt2-small-b8-s1024.json");
   const problem p(g, roofline_cost{});
   {
     const operation_hierarchy h = partition_at_repeats(p.graph());
-    const group_classes c = classify(p.graph(), h);
+    const test::group_classes c = test::classify(p.graph(), h);
     CHECK(h.groups.size() == 13);
     CHECK(c.sub_graphs.size() == 2);  // the step, and a block
     CHECK(std::count(c.class_of.begin(), c.class_of.end(), 1U) == 12);
   }
   // Two sequences of each of the twelve blocks, the end of the forward, and the whole training step.
   const operation_hierarchy h = h_partition(p.graph());
-  const group_classes c = classify(p.graph(), h);
+  const test::group_classes c = test::classify(p.graph(), h);
   std::map<std::uint32_t, std::size_t> size;
   for (const std::uint32_t k : c.class_of) ++size[k];
   CHECK(c.sub_graphs.size() == 4);

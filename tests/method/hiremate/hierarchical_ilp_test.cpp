@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <random>
@@ -14,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/method/hiremate/impl/level_model.hpp"
 #include "remat/method/hiremate/impl/level_problem.hpp"
 #include "remat/mip/branch_and_bound.hpp"
@@ -142,22 +140,4 @@ TEST_CASE("budgets and limits: nothing possible, nothing to do, stopped, too lar
   CHECK(nothing.status == mip_status::optimal);
   CHECK(nothing.found);
   CHECK(nothing.time == 0);
-}
-
-TEST_CASE("options that are impossible are refused") {
-  const level_problem p = test::random_training_level(9000, 3, 3);
-  for (const double wrong : {std::nan(""), -1.0}) {
-    hierarchical_ilp_options options;
-    options.gap = wrong;
-    CHECK_THROWS_AS((void)hierarchical_ilp(branch_and_bound, p, 100, options), bad_argument);
-    options = {};
-    options.max_columns = wrong;
-    CHECK_THROWS_AS((void)hierarchical_ilp(branch_and_bound, p, 100, options), bad_argument);
-  }
-  CHECK_THROWS_AS(level_model(p, 100, {.at_most = std::nan("")}), bad_argument);
-  CHECK_THROWS_AS(level_model(p, 100, {.units = 0}), bad_argument);
-  level_problem none = p;
-  none.runs[1].variants.clear();
-  CHECK_THROWS_WITH_AS((void)hierarchical_ilp(branch_and_bound, none, 100, {}),
-                       doctest::Contains("run 1 has no variant"), bad_argument);
 }

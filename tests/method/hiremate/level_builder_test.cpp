@@ -21,6 +21,7 @@
 #include "support/data.hpp"
 #include "support/long_run.hpp"
 #include "support/random_sub_graphs.hpp"
+#include "support/valid_level.hpp"
 
 namespace {
 
@@ -153,7 +154,7 @@ TEST_CASE("random steps: schedules of the whole step's level are schedules of th
     const std::vector<level_child> children = children_with_ways(d, 0, seed);
     const level_builder builder(d.whole.graph(), children);
     INFO("seed ", seed);
-    REQUIRE_NOTHROW(require_valid(builder.level()));
+    REQUIRE_NOTHROW(test::require_valid(builder.level()));
     REQUIRE(builder.num_children() == children.size());
     for (const level_child& c : children) {
       const sub_graph_runs runs(c.sub_graph);
@@ -223,7 +224,7 @@ TEST_CASE("random steps: a schedule of a group's level is a schedule of the grou
       const std::int64_t peak = free.graph().baseline_peak, save = peak / 2;
       const level_builder builder(d.whole.graph(), children, &whole, peak, save);
       INFO("seed ", seed, " group ", g);
-      REQUIRE_NOTHROW(require_valid(builder.level()));
+      REQUIRE_NOTHROW(test::require_valid(builder.level()));
       ++groups;
       std::mt19937_64 engine(seed);
       const std::vector<std::uint32_t> option = random_options(children, engine, static_cast<int>(seed % 3));
@@ -350,7 +351,7 @@ TEST_CASE("bundled steps: the same") {
     for (level_child& c : children)
       if (c.sub_graph.operations.size() > 4) c.ways = some_options(c.sub_graph, 1);
     const level_builder builder(d.whole.graph(), children);
-    REQUIRE_NOTHROW(require_valid(builder.level()));
+    REQUIRE_NOTHROW(test::require_valid(builder.level()));
     std::mt19937_64 engine(1);
     for (int kind = 0; kind < 3; ++kind) {
       const std::vector<std::uint32_t> option = random_options(children, engine, kind);

@@ -293,12 +293,6 @@ TEST_CASE("the chosen way of a cell: a first run takes place, a run again only i
   CHECK(c.chosen(low)->variant == 3);
 }
 
-TEST_CASE("a level that is none is bad_argument") {
-  level_problem p = test::random_training_level(1, 2, 2);
-  p.runs[1].variants.clear();
-  CHECK_THROWS_WITH_AS(level_model(p, 100), doctest::Contains("run 1 has no variant"), bad_argument);
-}
-
 TEST_CASE("the branch and bound does not believe a tableau that has drifted") {
   // It once called 57 optimal here: many pivots had left a row's value far from what its columns make of it.
   const level_problem level = test::random_level(497);

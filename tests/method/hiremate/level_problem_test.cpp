@@ -15,6 +15,7 @@
 #include "remat/core/error.hpp"
 
 #include "support/random_level.hpp"
+#include "support/valid_level.hpp"
 
 namespace {
 
@@ -37,7 +38,7 @@ level_problem small_level() {
 
 std::string error_of(const level_problem& p) {
   try {
-    require_valid(p);
+    test::require_valid(p);
   } catch (const bad_argument& e) {
     return e.what();
   }

@@ -10,7 +10,6 @@
 #include <stop_token>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
@@ -181,16 +180,4 @@ TEST_CASE("random parts: legal options, one of which keeps everything") {
   }
   CHECK(parts > 50);
   CHECK(options > parts);
-}
-
-TEST_CASE("searches out of range are refused") {
-  const problem p = tiny_chain(4, 1);
-  const sub_graph part = inner_layers(p, 4);
-  run_control run;
-  run_clock clock(run);
-  sub_graph_chain_search search;
-  search.turns = 0;
-  CHECK_THROWS_WITH_AS((void)find_chain_ways(part, {}, search, clock),
-                       "find_chain_ways: a count is 0; expected slots, turns and max_stages of at least 1",
-                       bad_argument);
 }

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -85,7 +84,6 @@ struct way_search {
   std::size_t max_budgets = 20;        ///< save budgets for each peak budget
   std::size_t max_ways = 12;           ///< most ways of a sub-graph, spread over saved bytes
   std::uint64_t moves = 4000;          ///< work limit of the thorough solver, for each pair of budgets
-  std::uint64_t solvers_key = 0;       ///< tells ways of different solvers apart in the cache
   std::shared_ptr<way_cache> cache{};  ///< ways are looked up and kept there; null: no cache
 };
 
@@ -323,8 +321,7 @@ class finder {
 
  private:
   [[nodiscard]] way_cache::settings settings() const {
-    return {search_.peaks, search_.max_budgets,   search_.max_ways,
-            search_.moves, clock_.control().seed, search_.solvers_key};
+    return {search_.peaks, search_.max_budgets, search_.max_ways, search_.moves, clock_.control().seed, 0};
   }
 
   /// Ways that the cache knows; the other classes are to be solved.

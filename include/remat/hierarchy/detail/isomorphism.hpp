@@ -8,12 +8,11 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
+#include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/id.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
 #include "remat/problem/problem.hpp"
@@ -81,16 +80,10 @@ class sub_graph_extractor {
     return (*this)(std::move(operations));
   }
 
-  /// The sub-graph of these operations, which may be listed in any order. Throws `bad_argument` for an operation that
-  /// is not needed or is listed twice.
+  /// The sub-graph of these operations, which may be listed in any order. Precondition: they are needed and different.
   [[nodiscard]] sub_graph operator()(std::vector<std::uint32_t> operations) {
-    for (const std::uint32_t o : operations)
-      if (o >= graph_.num_operations || place_[o] == none)
-        throw bad_argument("operation " + std::to_string(o) + " is not needed");
     std::sort(operations.begin(), operations.end(),
               [&](std::uint32_t a, std::uint32_t b) { return place_[a] < place_[b]; });
-    if (const auto twice = std::adjacent_find(operations.begin(), operations.end()); twice != operations.end())
-      throw bad_argument("operation " + std::to_string(*twice) + " is listed twice");
     sub_graph p;
     p.operations = std::move(operations);
     for (const std::uint32_t o : p.operations) {
@@ -155,10 +148,7 @@ namespace isomorphism {
 using color = std::uint64_t;
 
 [[nodiscard]] constexpr color mix(color a, color b) noexcept {
-  color z = a ^ (b + 0x9e3779b97f4a7c15U + (a << 6U) + (a >> 2U));
-  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31U);
+  return mix_bits(a ^ (b + golden + (a << 6U) + (a >> 2U)));
 }
 
 /// Colors of a sub-graph's operations and tensors: corresponding ones have equal colors.
@@ -394,25 +384,6 @@ struct sub_graph_classes {
     }
     out.to_representative.push_back(std::move(*mapping));
   }
-  return out;
-}
-
-/// Classes of the groups of a hierarchy: the sub-graphs are the groups, by index.
-struct group_classes : sub_graph_classes {
-  std::vector<sub_graph> sub_graphs{};  ///< class → the representative, as `sub_graph_extractor` gives it
-};
-
-/// \overload
-///
-/// Classes of all groups of the hierarchy `h` of the graph `g`.
-[[nodiscard]] inline group_classes classify(const flat_graph& g, const operation_hierarchy& h,
-                                            const isomorphism_options& options = {}) {
-  sub_graph_extractor extract(g, h);
-  std::vector<sub_graph> sub_graphs;
-  for (std::uint32_t i = 0; i < h.groups.size(); ++i) sub_graphs.push_back(extract(i));
-  group_classes out;
-  static_cast<sub_graph_classes&>(out) = classify(sub_graphs, options);
-  for (const std::uint32_t i : out.representative) out.sub_graphs.push_back(std::move(sub_graphs[i]));
   return out;
 }
 

@@ -2,16 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/detail/row_writer.hpp"
 
@@ -128,18 +125,6 @@ template <class FindUses, class FirstThatDoesNotFit, class Stop>
     first = tight;
   }
 }
-
-namespace phase_programs {
-
-/// Refuses options that no program in phases can use: throws `bad_argument` for `at_most` or `max_columns` that is NaN,
-/// and for `units` below 1. The message begins with `model`, the name of the program.
-inline void require_valid_options(const std::string& model, double at_most, std::int64_t units, double max_columns) {
-  if (std::isnan(at_most)) throw bad_argument(model + ": at_most is NaN; it must be a time");
-  if (units < 1) throw bad_argument(model + ": units is " + std::to_string(units) + "; there must be at least one");
-  if (std::isnan(max_columns)) throw bad_argument(model + ": max_columns is NaN; it must be a number of columns");
-}
-
-}  // namespace phase_programs
 
 /// How a tensor's presence changes at an event: its values before and after.
 struct held_change {

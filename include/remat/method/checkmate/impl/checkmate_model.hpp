@@ -10,11 +10,9 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/detail/phase_model.hpp"
@@ -33,7 +31,6 @@ enum class rerun : std::uint8_t {
   always  ///< it runs again
 };
 
-/// Options of `checkmate_model`.
 struct checkmate_model_options {
   /// Only schedules that take at most this long have to be solutions. An operation that is too long for that has no
   /// variables.
@@ -207,8 +204,8 @@ class operation_phases {
 /// The optimum, and infeasibility, hold for this form, not for the problem.
 ///
 /// Size: about T²/2 variables R for operations that may run twice, and as many others for each of their reads and
-/// writes. Building polls at every event of the program. Throws `bad_argument` for `at_most` or `max_columns` that is
-/// NaN, for `units` below 1, and for a moment that is no operation.
+/// writes. Building polls at every event of the program. Preconditions: `at_most` and `max_columns` are no NaN,
+/// `units` ≥ 1, and the moments are operations.
 class checkmate_model : private phase_model {
  public:
   /// Builds the model. It needs neither `p` nor `options` afterwards.
@@ -218,7 +215,6 @@ class checkmate_model : private phase_model {
         g_(problem_.graph()),
         moments_(options.moments),
         phases_(g_, options) {
-    require_valid(options);
     choose_scales(options.units);
     phases_.find_first(sizes(), problem_.has_budget(), [&] { return !may_continue(); });
     if (is_complete()) build();
@@ -311,14 +307,6 @@ class checkmate_model : private phase_model {
   }
 
  private:
-  void require_valid(const checkmate_model_options& options) const {
-    phase_programs::require_valid_options("checkmate_model", options.at_most, options.units, options.max_columns);
-    for (const op_id o : options.moments)
-      if (index(o) >= g_.num_operations)
-        throw bad_argument("checkmate_model: moment " + std::to_string(index(o)) + " is no operation; there are " +
-                           std::to_string(g_.num_operations));
-  }
-
   /// A tensor that an event reads or writes: columns of the values that hold afterwards.
   struct event_tensor {
     std::uint32_t tensor = none;

@@ -15,7 +15,6 @@
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Options of `hierarchical_ilp`.
 struct hierarchical_ilp_options {
   /// Choices to start from. Those that are no schedule, or not within the budget, are not used.
   std::vector<std::vector<level_problem::choice>> starts{};
@@ -187,17 +186,10 @@ class search {
 ///
 /// Each solution of the backend is decoded and counts by what `simulate_level` says of it. Work is that of the backend.
 /// For a work limit the answer is the same every time. Cancellation: building the model polls at every event, and the
-/// backend stops as it promises. Throws `bad_argument` by `require_valid`, and for options that `level_model` refuses
-/// or that are NaN or negative.
+/// backend stops as it promises. Preconditions: those of `level_model`, and `gap` ≥ 0.
 [[nodiscard]] inline level_solution hierarchical_ilp(mip_backend_ref backend, const level_problem& level,
                                                      std::int64_t budget,
                                                      const hierarchical_ilp_options& options = {}) {
-  require_valid(level);
-  if (!(options.gap >= 0))
-    throw bad_argument("hierarchical_ilp: gap is " + std::to_string(options.gap) + "; expected at least 0");
-  if (!(options.max_columns >= 0))
-    throw bad_argument("hierarchical_ilp: max_columns is " + std::to_string(options.max_columns) +
-                       "; expected at least 0");
   return detail::level_search_by_program::search(backend, level, budget, options).run();
 }
 

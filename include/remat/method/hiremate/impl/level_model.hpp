@@ -9,18 +9,15 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/hiremate/impl/level_phases.hpp"
 #include "remat/mip/detail/phase_model.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
-/// Options of `level_model`.
 struct level_model_options {
   /// Only schedules that take at most this long have to be solutions. A variant that is too long for that has no
   /// variables.
@@ -128,15 +125,13 @@ struct level_cell {
 /// anywhere; inner peaks are rows without variables; and see what is left out.
 ///
 /// Size: about T²/2 × (variants + reads and writes) columns for runs that may take place again. Building polls at every
-/// event of the program.
-/// Throws `bad_argument` by `require_valid`, for a NaN as `at_most` or `max_columns`,
-/// and for `units` below 1.
+/// event of the program. Preconditions: the level is valid, `at_most` and `max_columns` are no NaN, and `units` ≥ 1.
 class level_model : phase_model {
  public:
   /// Builds the model for a budget in bytes. Keeps a reference to the level.
   explicit level_model(const level_problem& level, std::int64_t budget, const level_model_options& options = {})
       : phase_model(level.bytes, options.max_columns, options.run),
-        level_(checked(level, options)),
+        level_(level),
         phases_(level_, budget, options.at_most, options.again_from),
         early_writers_(level_.bytes.size()) {
     if (phases_.is_impossible()) set_impossible();
@@ -157,7 +152,7 @@ class level_model : phase_model {
   [[nodiscard]] std::uint32_t first_phase() const noexcept { return phases_.first(); }
 
   /// An upper bound on the number of columns, before the model is built.
-  /// Precondition: `require_valid(level)`. O(size of the level) time, apart from sorting.
+  /// O(size of the level) time, apart from sorting.
   [[nodiscard]] static double size_estimate(const level_problem& level) {
     const std::size_t n = level.runs.size();
     double columns = 1 + static_cast<double>(level.bytes.size());
@@ -218,12 +213,6 @@ class level_model : phase_model {
   }
 
  private:
-  [[nodiscard]] static const level_problem& checked(const level_problem& level, const level_model_options& options) {
-    require_valid(level);
-    phase_programs::require_valid_options("level_model", options.at_most, options.units, options.max_columns);
-    return level;
-  }
-
   /// The place of the cell of run k in a phase, or none. O(log cells) time.
   [[nodiscard]] std::uint32_t find_cell(std::uint32_t phase, std::uint32_t k) const {
     const std::pair event{phase, k};

@@ -13,7 +13,6 @@
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
-#include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
 #include "remat/hierarchy/detail/way.hpp"
@@ -178,12 +177,10 @@ class searcher {
 /// ways of its segment if `stage_chain` gives it the same backward operations.
 ///
 /// Work: the rows of the tables and the schedules that are measured. Polls after each. A table of more than
-/// `chain_program_options::table_bytes` is left out. Throws `bad_argument` for `slots`, `turns` or `max_stages` 0.
+/// `chain_program_options::table_bytes` is left out. Preconditions: `slots`, `turns` and `max_stages` are above 0.
 [[nodiscard]] inline sub_graph_chain_result find_chain_ways(const sub_graph& whole,
                                                             std::span<const sub_graph_segment> segments,
                                                             const sub_graph_chain_search& search, run_clock& clock) {
-  if (search.slots == 0 || search.turns == 0 || search.max_stages == 0)
-    throw bad_argument("find_chain_ways: a count is 0; expected slots, turns and max_stages of at least 1");
   return detail::sub_graph_chain::searcher(whole, segments, search, clock).run();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -27,6 +29,11 @@ struct part_setting {
 
   /// The number of operations.
   [[nodiscard]] std::uint32_t size() const noexcept { return instance.graph().num_operations; }
+  /// Counts the flows of a bound as work, at most all that is left: a bound ends by itself, not at a limit of work.
+  void count_flows(std::uint64_t flows, run_clock& clock) const {
+    constexpr std::uint64_t operations_per_unit = 16;  // so a unit takes about 1 µs
+    clock.work(std::min(flows * size() / operations_per_unit, clock.work_left()));
+  }
   /// The name of a schedule that the part `by` has found.
   [[nodiscard]] std::string name_of(std::string_view by) const { return by_part(whole, by); }
 };

@@ -14,6 +14,9 @@ TEST_CASE("several moments bound more than one, and the other parts are told whi
   const double before = opened.known.best().lower_bound;
   REQUIRE(part.is_useful(opened.known.view()));
   opened.run(part, 10'000'000);
+  CHECK(opened.last_work > 1000);  // the flows
+  opened.run(part, 1000);
+  CHECK(opened.last_work == 1000);  // there are more of them, but no limit is exceeded
   const detail::pool_view now = opened.known.view();
   CHECK(now.best.lower_bound > 1.001 * before);
   CHECK(now.instance.known_bound() == now.best.lower_bound);

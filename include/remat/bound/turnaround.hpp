@@ -16,6 +16,8 @@ namespace REMAT_NAMESPACE {
 namespace detail {
 struct moment_chain;
 struct turnaround_state;
+/// The flows of a bound, times the operations of its graph, that are one unit of work: some microseconds.
+inline constexpr std::uint64_t flow_operations_per_work = 16;
 }  // namespace detail
 
 /// Options of `turnaround_bound` and `turnaround_analysis`.
@@ -31,7 +33,9 @@ struct turnaround_options {
   /// 0, and graphs of more than 20,000 operations: none.
   std::uint32_t chain_moments = 0;
   bool want_saved = true;  ///< fill in `choice_time`, `choice_bytes`, `saved` and `again`; takes one more flow
-  run_control run{};       ///< `stop` and `time_limit` end the search; the other fields are not used
+  /// `stop` and `time_limit` end the search, and `work_limit` that for chains: a unit is a flow of 16 operations. The
+  /// other fields are not used.
+  run_control run{};
 };
 
 /// A proven lower bound on the time of every schedule within a budget, or the proof that there is no such schedule.

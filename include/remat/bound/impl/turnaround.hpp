@@ -92,6 +92,9 @@ class budget_search {
     linking.first = best_.moment;
     linking.branch_nodes = std::min(options_.branch_nodes, max_chain_branch_nodes);
     linking.max_flows = max_chain_flow_work / graph_.num_operations;
+    if (options_.run.work_limit < max_chain_flow_work / flow_operations_per_work)
+      linking.max_flows =
+          static_cast<std::uint32_t>(options_.run.work_limit * flow_operations_per_work / graph_.num_operations);
     linking.tolerance = prices_.tolerance();
     chain_ = find_moment_chain(cut_, budget_, candidates, coarse, linking, stop_);
     result_.flows += chain_.flows;

@@ -28,15 +28,18 @@ namespace REMAT_NAMESPACE::detail {
 /// `go_on` any number of times; the pool may be told more in between.
 class refinement_steps {
  public:
+  /// The aim of the steps: schedules and a bound, or schedules alone.
+  enum class aim : std::uint8_t { schedules_and_bound, schedules };
+
   /// `known` and `options` must outlive the object. The limits of `options` are not used.
-  refinement_steps(pool& known, const refined_options& options)
+  refinement_steps(pool& known, const refined_options& options, aim a = aim::schedules_and_bound)
       : pool_(known),
         options_(options),
         analysis_(known.instance()),
         setting_{known.instance(), refined_solver::name, options.branch_nodes,
                  options.searches, options.gap,          analysis_},
         driver_(known, options.gap) {
-    add_parts();
+    add_parts(a);
   }
   refinement_steps(const refinement_steps&) = delete;  // the parts refer to it
   refinement_steps& operator=(const refinement_steps&) = delete;
@@ -78,6 +81,7 @@ class refinement_steps {
     proving.branch_nodes = options_.branch_nodes;
     proving.run = own.control();
     bound_ = analysis_.bound(pool_.instance().budget(), proving);
+    setting_.count_flows(bound_.flows, own);
     return pool_.put_moment(bound_);
   }
 
@@ -91,10 +95,11 @@ class refinement_steps {
   }
 
   /// The list of parts: the order is that of their first slices.
-  void add_parts() {
+  void add_parts(aim a) {
     const std::uint32_t size = setting_.size();
-    driver_.add(chain_bound_part(setting_));
-    if (!is_small() && size <= graph_sizes::joint_moments) driver_.add(joint_bound_part(setting_));
+    driver_.add(chain_bound_part(setting_));  // a split is made at its moments
+    if (a != aim::schedules && !is_small() && size <= graph_sizes::joint_moments)
+      driver_.add(joint_bound_part(setting_));
     if (!is_small() && size <= graph_sizes::exact) driver_.add(exact_part(setting_));
     if (!is_small() && options_.splits > 0) driver_.add(split_part(setting_, side_solver_of(options_)));
     driver_.add(random_eviction_part(setting_));
@@ -103,7 +108,7 @@ class refinement_steps {
     driver_.add(first_annealing_);
   }
 
-  /// `refined` itself, with a split less.
+  /// These steps with a split less. Nobody asks for the bound of a side.
   [[nodiscard]] static side_solver side_solver_of(const refined_options& options) {
     refined_options solving;
     solving.branch_nodes = options.branch_nodes;
@@ -111,9 +116,14 @@ class refinement_steps {
     solving.gap = options.gap;
     solving.splits = options.splits - 1;
     return [solving](const problem& side, const run_control& run) {
-      refined_options own = solving;
-      own.run = run;
-      return refined(side, own);
+      pool known(side);
+      run_clock clock(run);
+      refinement_steps steps(known, solving, aim::schedules);
+      if (steps.open(clock) == stop_reason::none) steps.go_on(clock);
+      solution found = std::move(known.answer());
+      found.statistics.work = clock.work_done();
+      found.out_of_memory = clock.is_out_of_memory();
+      return found;
     };
   }
 

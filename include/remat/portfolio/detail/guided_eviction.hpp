@@ -66,12 +66,14 @@ class guided_eviction {
   }
 
   /// The bound for a part of the budget, from 0 to 1.
-  [[nodiscard]] turnaround_result bound_for(double room, const run_clock& clock, bool want_saved) {
+  [[nodiscard]] turnaround_result bound_for(double room, run_clock& clock, bool want_saved) {
     if (room == 1) return bound_;
     turnaround_options guiding;
     guiding.want_saved = want_saved;
     guiding.run = clock.limits(opening_shares::guided);
-    return s_.analysis.bound(part_of_budget(room), guiding);
+    turnaround_result found = s_.analysis.bound(part_of_budget(room), guiding);
+    s_.count_flows(found.flows, clock);
+    return found;
   }
 
   /// Holds what the bound's choice keeps, for the budget and for somewhat smaller ones.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/error.hpp"
+#include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
@@ -26,6 +28,11 @@ struct part_setting {
   turnaround_analysis& analysis;   ///< the graph's; one call after the other
 
   [[nodiscard]] std::uint32_t size() const noexcept { return instance.graph().num_operations; }
+  /// Counts the flows of a bound as work, at most all that is left: a bound at one moment ends by itself, not at a
+  /// limit of work.
+  void count_flows(std::uint64_t flows, run_clock& clock) const {
+    clock.work(std::min(flows * size() / flow_operations_per_work, clock.work_left()));
+  }
   /// The name of a schedule that the part `by` has found.
   [[nodiscard]] std::string name_of(std::string_view by) const { return by_part(whole, by); }
 };

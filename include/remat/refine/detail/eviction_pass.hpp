@@ -581,7 +581,7 @@ class basic_eviction_pass {
 
   /// Frees `t`, which no operation to come reads as things are; but a source may stay.
   void free_unused(std::uint32_t t) {
-    const bool is_source = !can_return_[t] && first_use_through<made_tensors>(t) != never;
+    const bool is_source = !can_return_[t] && has_use_through<made_tensors>(t);
     met_sources_ = met_sources_ || is_source;
     if (!is_source || !weights_.keep_sources)
       remove(t);
@@ -593,13 +593,13 @@ class basic_eviction_pass {
   enum : bool { missing_alone, made_tensors };
 
   /// The first later use of a tensor that depends on `t` through missing tensors alone, or through any tensors that
-  /// have been made and may be made again.
+  /// have been made and may be made again. Any such use up to `enough` ends the search.
   template <bool Through>
-  std::uint32_t first_use_through(std::uint32_t t) {
+  std::uint32_t first_use_through(std::uint32_t t, std::uint32_t enough = 0) {
     std::uint32_t first = never;
     ++mark_;
     stack_.assign(1, t);
-    while (!stack_.empty()) {
+    while (!stack_.empty() && first > enough) {
       const std::uint32_t u = stack_.back();
       stack_.pop_back();
       for (const std::uint32_t o : graph_.consumers[u]) {
@@ -616,6 +616,10 @@ class basic_eviction_pass {
     }
     tick();
     return first;
+  }
+  template <bool Through>
+  bool has_use_through(std::uint32_t t) {
+    return first_use_through<Through>(t, never - 1) != never;
   }
 
   /// `t` was recomputed, so tensors that are made from it cost less now. Looks at some 64 of them.
@@ -774,9 +778,9 @@ class basic_eviction_pass {
     std::size_t left = 0;
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       const std::uint32_t t = sources_[i];
-      const bool may_go = memory_ + need > budget_ && pins_[t] == 0 && held_[t] != hold_ &&
-                          first_use_through<missing_alone>(t) == never;
-      if (!may_go || (!all && first_use_through<made_tensors>(t) != never)) {
+      const bool stays = memory_ + need <= budget_ || pins_[t] != 0 || held_[t] == hold_ ||
+                         (all ? has_use_through<missing_alone>(t) : has_use_through<made_tensors>(t));
+      if (stays) {
         sources_[left++] = t;
         continue;
       }

@@ -415,10 +415,6 @@ class reader {
   std::int64_t total_ = 0;               // the sum of all counted sizes
 };
 
-}  // namespace detail::training_graph_json
-
-namespace detail::training_graph_json {
-
 /// The microseconds that the reader turns into `seconds`, or else into the nearest number that it can make.
 [[nodiscard]] inline double microseconds(double seconds) {
   const double guess = seconds * 1e6;

@@ -153,10 +153,6 @@ class checker {
     const std::size_t bags = tree_.size();
     std::vector<std::uint32_t> up(bags);
     std::iota(up.begin(), up.end(), 0U);
-    const auto root = [&](std::uint32_t b) {
-      while (up[b] != b) b = up[b] = up[up[b]];
-      return b;
-    };
     bool tree = tree_.edges.size() == (bags == 0 ? 0 : bags - 1);
     if (!tree)
       add("there are " + std::to_string(tree_.edges.size()) + " tree edges; " + std::to_string(bags) +
@@ -168,12 +164,12 @@ class checker {
         tree = false;
         continue;
       }
-      if (root(a) == root(b)) {
+      if (root_of(up, a) == root_of(up, b)) {
         add("the tree edge between bags " + std::to_string(a) + " and " + std::to_string(b) + " closes a cycle");
         tree = false;
         continue;
       }
-      up[root(a)] = root(b);
+      up[root_of(up, a)] = root_of(up, b);
     }
     return tree;
   }

@@ -304,12 +304,14 @@ def spans(profile):
 
 
 # Inductor computes in the order of the plan, and holds nothing longer than it says: no fusion may raise the peak, a freed buffer is not kept for a later one of
-# its size, and a value that reads several others is computed where the plan has it.
+# its size, a value that reads several others is computed where the plan has it, and a convolution gets the layouts of the plan: for others Inductor copies
+# tensors, and the kernel takes other workspaces than were measured.
 _IN_ORDER = {
     "reorder_for_peak_memory": False,
     "fusion_memory_timeline_peak_memory_pct_threshold": 0.0,
     "allow_buffer_reuse": False,
     "realize_acc_reads_threshold": 1,
+    "layout_optimization": False,
 }
 IN_ORDER = {name: value for name, value in _IN_ORDER.items() if hasattr(inductor_config, name)}  # PyTorch 2.11 does not watch the peak while it fuses
 

@@ -142,10 +142,18 @@ class Again(nn.Module):
         return x
 
 
+class Squeezed(nn.Sequential):
+    """Convolutions to few channels and back, as in SqueezeNet: in another layout their kernels copy what they read."""
+
+    def __init__(self, count):
+        super().__init__(*(nn.Sequential(nn.Conv2d(32, 8, 1), nn.ReLU(), nn.Conv2d(8, 32, 3, padding=1), nn.ReLU()) for _ in range(count)))
+
+
 @pytest.mark.compile
-def test_inductor_computes_in_the_order_of_the_plan():
+@pytest.mark.parametrize("model, shape", [(Again(12), (64, 128)), (Squeezed(4), (4, 32, 14, 14))])
+def test_inductor_computes_in_the_order_of_the_plan(model, shape):
     torch._dynamo.reset()
-    model, inputs = Again(12), (torch.randn(64, 128),)
+    inputs = (torch.randn(shape),)
     step = remat_torch_plan.plan(model, lambda model, x: model(x).square().mean(), inputs, 0.5, work=50_000, compile=True)
     step(*inputs).backward()
     (tried,) = step._state.measured.values()

@@ -35,12 +35,12 @@ from .private import (
     TracingContext,
     aot_autograd,
     compile_fx,
+    compile_kernel_by_kernel,
     compile_under,
     disable_current_modes,
     dynamo_config,
     functorch_config,
     guards_layouts,
-    mark_static,
     pop_mode,
     push_mode,
     pytree,
@@ -136,7 +136,6 @@ class GuardedStep:
         for leaf in pytree.tree_leaves((inputs, kwargs)):
             if isinstance(leaf, torch.Tensor):
                 refuse_subclass(leaf, "an input")
-                mark_static(leaf)
         try:
             try:
                 return self._trace_and_run(inputs, kwargs)
@@ -230,7 +229,7 @@ class GuardedStep:
         with as_eager(self._module):
             if self._compiled:
                 settings = {"custom_partitioner_fn": partition, **IN_ORDER}
-                run = compile_fx(module, inputs, config_patches=settings)
+                run = compile_fx(module, inputs, compile_kernel_by_kernel, config_patches=settings)
             else:
                 pool = self._graph_pool
                 captured = None if pool is None else CapturedStep(pool, lambda: partition.gates, lambda: partition.device)
@@ -282,8 +281,8 @@ class _Unguarded:
     """What a trace depends on and Dynamo does not guard: methods, names of environment variables, in PyTorch 2.11 layouts of parameters."""
 
     def __init__(self, module):
-        # Dynamo guards the value of a variable that was there, not that it is missing. Inductor sets some of its own when it first compiles.
-        self._names = frozenset(name for name in os.environ if not name.startswith("_TORCHINDUCTOR_"))
+        # Dynamo guards the value of a variable that was there, not that it is missing.
+        self._names = _names_of_environment()
         self._layouts = None if guards_layouts else tuple(map(_layout, module.parameters()))
         self._methods = {}  # (class, name) -> method
 
@@ -317,6 +316,17 @@ class _Unguarded:
             method = getattr(owner, name, None)
             if method is getattr(owner, name, None):  # not made anew at each look
                 self._methods[owner, name] = method
+
+
+_ENVIRONMENT = [None, None]  # the names when they were last looked at, as they are kept; those of interest
+
+
+def _names_of_environment():
+    """The names of all variables, but for those that Inductor sets when it first compiles. Decodes them only where they have changed."""
+    names = getattr(os.environ, "_data", os.environ).keys()
+    if _ENVIRONMENT[0] != names:
+        _ENVIRONMENT[:] = set(names), frozenset(name for name in os.environ if not name.startswith("_TORCHINDUCTOR_"))
+    return _ENVIRONMENT[1]
 
 
 def _layout(parameter):

@@ -64,7 +64,7 @@ mark_static = _take("torch._dynamo.mark_static", "keeps sizes of inputs constant
 aot_autograd = _take("torch._dynamo.backends.common.aot_autograd", "makes forward and backward graph of Dynamo's graph")
 _optimize = _take("torch._dynamo.optimize", "traces a step under settings that its calls do not need")
 compile_fx = _take("torch._inductor.compile_fx.compile_fx", "Inductor, for compile=True")
-_compile_fx_inner = _take("torch._inductor.compile_fx.compile_fx_inner", "Inductor on one graph, for compile='regions'")
+_compile_fx_inner = _take("torch._inductor.compile_fx.compile_fx_inner", "Inductor on one graph")
 inductor_config = _take("torch._inductor.config", "lets Inductor draw eager PyTorch's random numbers, for compile='regions'")
 inductor_decompositions = _take("torch._inductor.decomposition.select_decomp_table", "what Inductor takes apart, for compile='regions'")
 CustomPartitionerFn = _take("torch._inductor.custom_graph_pass.CustomPartitionerFn", "Inductor's door for a partitioner")
@@ -149,15 +149,19 @@ def _breaks_in_loops():
 def compile_under(settings, function, backend, whole=True):
     """`torch.compile(function, backend=backend, fullgraph=whole)` that traces under Dynamo's `settings()`, a dict, and calls without them.
 
-    Settings are read while Dynamo traces. Entering them takes longer than all guards of a small model.
+    Settings are read while Dynamo traces. Entering them takes longer than all guards of a small model. So do the marks by which sizes of tensors in the arguments
+    `inputs` and `kwargs` of `function` are constants; a guard of such a trace holds for tensors without marks, too.
     """
     context = _optimize(backend=backend, nopython=whole)
     trace = context.callback
 
     @functools.wraps(trace)
-    def under(*frame):
+    def under(frame, *others):
+        for leaf in pytree.tree_leaves([frame.f_locals.get(name) for name in ("inputs", "kwargs")]):
+            if isinstance(leaf, torch.Tensor):
+                mark_static(leaf)
         with dynamo_config.patch(settings()), contextlib.nullcontext() if whole else _breaks_in_loops():
-            return trace(*frame)
+            return trace(frame, *others)
 
     under._torchdynamo_orig_backend = trace  # by which Dynamo finds what it has traced
     context.callback = under
@@ -304,14 +308,28 @@ def spans(profile):
 
 
 # Inductor computes in the order of the plan, and holds nothing longer than it says: no fusion may raise the peak, a freed buffer is not kept for a later one of
-# its size, and a value that reads several others is computed where the plan has it.
+# its size, a value that reads several others is computed where the plan has it, and a convolution gets the layouts of the plan: for others Inductor copies
+# tensors, and the kernel takes other workspaces than were measured.
 _IN_ORDER = {
     "reorder_for_peak_memory": False,
     "fusion_memory_timeline_peak_memory_pct_threshold": 0.0,
     "allow_buffer_reuse": False,
     "realize_acc_reads_threshold": 1,
+    "layout_optimization": False,
 }
 IN_ORDER = {name: value for name, value in _IN_ORDER.items() if hasattr(inductor_config, name)}  # PyTorch 2.11 does not watch the peak while it fuses
+NAMES["torch._inductor.codegen.cpp.CppScheduling"] = "tells Inductor when a function in C++ ends"
+
+
+def compile_kernel_by_kernel(*arguments, **settings):
+    """Inductor on one graph, for `compile_fx`. It calls each kernel for a CPU by itself: else all between two kernels that it does not write are one function, whose
+    results are made before it, and nothing that they read is freed until it ends."""
+    scheduling = look_up("torch._inductor.codegen.cpp.CppScheduling")
+    before, scheduling.MAX_FUSED_KERNEL_ARGS_NUM = scheduling.MAX_FUSED_KERNEL_ARGS_NUM, 0
+    try:
+        return _compile_fx_inner(*arguments, **settings)
+    finally:
+        scheduling.MAX_FUSED_KERNEL_ARGS_NUM = before
 
 
 def is_managed_by_fsdp(module):

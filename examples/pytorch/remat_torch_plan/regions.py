@@ -63,7 +63,7 @@ from .private import (
 )
 from .room import free_bytes
 from .runner import AS_WRITTEN, keep_arguments, run_as_written
-from .sharded import Ranks, RanksDiffer, gather_nothing, gradients_by_backward, has_sharded_parts, is_sharded, local, refuse_to_accumulate
+from .sharded import Ranks, RanksDiffer, gather_nothing, gradients_by_backward, has_sharded_parts, is_sharded, local, parts_of, refuse_to_accumulate
 from .snapshot import Snapshot
 from .tracker import AliveBytes
 from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
@@ -500,14 +500,21 @@ def _boxed(compiler):
 
 def _shapes(inputs, kwargs):
     """What must be equal for a plan to serve: layouts of tensors, numbers and texts; of other objects the type. Guards see the rest."""
-    leaves, spec = pytree.tree_flatten((inputs, kwargs))
-    return spec, tuple(map(_shape, leaves))
+    return _shape(inputs), _shape(kwargs)
 
 
-def _shape(leaf):
-    if isinstance(leaf, torch.Tensor):
-        return leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad
-    return (type(leaf), leaf) if isinstance(leaf, (bool, int, str, bytes)) else type(leaf)
+def _shape(value):
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.stride(), value.dtype, value.device, value.requires_grad
+    if kind is tuple or kind is list:
+        return kind, *map(_shape, value)
+    if kind is dict:
+        return kind, *value, *map(_shape, value.values())
+    if isinstance(value, (bool, int, str, bytes)):
+        return kind, value
+    leaves, spec = pytree.tree_flatten(value)
+    return kind if len(leaves) == 1 and leaves[0] is value else (spec, *map(_shape, leaves))
 
 
 def blocks_of(model):
@@ -743,7 +750,8 @@ class RegionsStep:
 
     def _as_it_is(self, module, call, args, kwargs, but=()):
         """`call(*args, **kwargs)` while no forward method in `module` has another in its place, `but` those of these modules."""
-        inside = [m for m in module.modules() if m in self._patched and m not in but]
+        parts = parts_of(module)
+        inside = [m for m in self._patched if m in parts and m not in but]
         patches = {m: self._patched.pop(m) for m in inside}
         for m in inside:
             _put(m, self._own_forwards.get(m))
@@ -1449,9 +1457,11 @@ def _as_text(inputs, kwargs, module):
 
 
 def _mode_of(module):
-    devices = {p.device.type for p in module.parameters()} or {"cpu"}
+    parts = parts_of(module)
+    parameters = [p for m in parts for p in m._parameters.values() if p is not None]
+    devices = {p.device.type for p in parameters} or {"cpu"}
     autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in sorted(devices))
-    return tuple(m.training for m in module.modules()), tuple(p.requires_grad for p in module.parameters()), autocast
+    return tuple(m.training for m in parts), tuple(p.requires_grad for p in parameters), autocast
 
 
 class _Shapes(TorchDispatchMode):

@@ -58,7 +58,7 @@ class Fake:
 def compiled_as_written(monkeypatch):
     """Steps that say compile=True, and run without Inductor."""
     guarded = remat_torch_plan.guarded
-    monkeypatch.setattr(guarded, "compile_fx", lambda module, inputs, config_patches: _as_written(config_patches)(module, inputs))
+    monkeypatch.setattr(guarded, "compile_fx", lambda module, inputs, _, config_patches: _as_written(config_patches)(module, inputs))
 
     def _as_written(settings):
         return guarded.aot_autograd(
@@ -142,15 +142,36 @@ class Again(nn.Module):
         return x
 
 
+class Squeezed(nn.Sequential):
+    """Convolutions to few channels and back, as in SqueezeNet: in another layout their kernels copy what they read."""
+
+    def __init__(self, count):
+        super().__init__(*(nn.Sequential(nn.Conv2d(32, 8, 1), nn.ReLU(), nn.Conv2d(8, 32, 3, padding=1), nn.ReLU()) for _ in range(count)))
+
+
+class Normed(nn.Module):
+    """Between two products of matrices several kernels run, as in a transformer: each reads what no later one does."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)) for _ in range(count))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
 @pytest.mark.compile
-def test_inductor_computes_in_the_order_of_the_plan():
+@pytest.mark.parametrize("model, shape, most", [(Again(12), (64, 128), 1.05), (Squeezed(4), (4, 32, 14, 14), 1.05), (Normed(3), (4, 64, 64), 1.15)])
+def test_inductor_computes_in_the_order_of_the_plan(model, shape, most):
     torch._dynamo.reset()
-    model, inputs = Again(12), (torch.randn(64, 128),)
+    inputs = (torch.randn(shape),)
     step = remat_torch_plan.plan(model, lambda model, x: model(x).square().mean(), inputs, 0.5, work=50_000, compile=True)
     step(*inputs).backward()
     (tried,) = step._state.measured.values()
     promised, measured = tried[0]
-    assert measured <= 1.05 * promised  # the first compilation, before anything is corrected
+    assert measured <= most * promised  # the first compilation, before anything is corrected
     assert step.last.measured_bytes <= step.last.schedule.budget_bytes
 
 

@@ -64,7 +64,7 @@ from .private import (
 from .room import free_bytes
 from .runner import AS_WRITTEN, keep_arguments, run_as_written
 from .sharded import Ranks, RanksDiffer, gather_nothing, gradients_by_backward, has_sharded_parts, is_sharded, local, refuse_to_accumulate
-from .snapshot import Snapshot
+from .snapshot import Snapshot, Writes
 from .tracker import AliveBytes
 from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
 
@@ -78,6 +78,7 @@ _OTHERS = 3  # other values with which a step is measured whose sizes depend on 
 
 _SHARDED = itertools.count()  # steps whose models are sharded: on all ranks in the same order
 _STAYS = object()
+_CHANGES_AN_INPUT = "it changes an input in place that needs a gradient"
 BETWEEN = "between breaks"  # the name of a region that is no module
 
 
@@ -127,6 +128,7 @@ class RegionsPlan:
     choice: dict = field(default_factory=dict, repr=False)  # (Region, number of its call in the step) -> way
     parts: list = field(default_factory=list, repr=False)  # all that were looked at, also of regions that save nothing and stay eager
     memory: list = field(default_factory=list, repr=False)  # [(part of the measured step, bytes at its end, the most in it)]
+    written: list = field(default_factory=list, repr=False)  # tensors that the step changes beside buffers and inputs
 
     def lines(self):
         """What `report()` says about the plan."""
@@ -293,8 +295,11 @@ class Region(GuardedStep):
 
         def partition(joint, joint_inputs, *, num_fwd_outputs, **_):
             part = owner.part_of(self, joint, names, num_fwd_outputs, uses, self.like)
+            forward, backward, gates = apply_with_gates(part.graph, part.ways.unplanned.schedule.steps, boxed=True)
+            if any(inputs[place].requires_grad for place in gates.written):
+                raise CaptureError(_CHANGES_AN_INPUT)
             found.append(part)
-            return apply_with_gates(part.graph, part.ways.unplanned.schedule.steps, boxed=True)[:2]
+            return forward, backward
 
         def forward_compiler(graph, _):
             return found[-1].run_forward if found else run_as_written(graph, None)
@@ -641,7 +646,7 @@ class RegionsStep:
     def __call__(self, *inputs, **kwargs):
         plan = self._prepare(inputs, kwargs, running=True)
         if not self._may_run(plan):
-            raise Unchecked(plan, [])
+            raise Unchecked(plan, plan.written)
         run = _Run(plan.choice, hooks_of_saved_tensors(False))
         result = self._run_step(run, self._functions(plan), inputs, kwargs)
         if BETWEEN in plan.regions and not plan.choice.keys() <= set(run.order) and not self._warned:
@@ -808,7 +813,7 @@ class RegionsStep:
         for node in joint.graph.nodes:
             kept = getattr(node.meta.get("desc"), "output", None)
             if is_tangent(node) and type(kept).__name__ == "InputMutationAOTOutput":
-                raise CaptureError("it changes an input in place that needs a gradient")
+                raise CaptureError(_CHANGES_AN_INPUT)
         device = self._device()
         graph = build(joint, region.name, num_forward_outputs, device, region=uses)
         find_layouts(graph, device)
@@ -880,6 +885,7 @@ class RegionsStep:
             self.seconds,
         )
         plan.breaks = list(self._broken.values())
+        plan.written = self._written
         plan.arguments, plan.device, plan.parts = arguments, self._device(), list({**modules, **found}.values())
         held = {storage_key(t): t.untyped_storage().nbytes() for t in (*_tensors((inputs, kwargs)), *self._module.buffers())}
         plan.input_bytes = sum(held.values())
@@ -937,7 +943,7 @@ class RegionsStep:
         """The parts that run for these arguments. What the step changes is put back."""
         functions = {self._module: lambda *args, **kwargs: self._as_it_is(self._module, pieces, args, kwargs, but=pieces.around)}
         functions |= self._breaks_of(pieces)
-        before = Snapshot(self._module, (inputs, kwargs), devices=self._gpus())
+        before = self._snapshot(inputs, kwargs)
         for saving in (_saving_nothing, contextlib.nullcontext):
             rng.seed(self._seed)
             try:
@@ -1011,7 +1017,9 @@ class RegionsStep:
             return forward
 
         functions = {m: watched(m) for m in names if not isinstance(m, torch.jit.ScriptModule)}
-        before = Snapshot(self._module, (inputs, kwargs), devices=self._gpus())
+        self._written = []
+        before = self._snapshot(inputs, kwargs)
+        writes = Writes([*self._module.buffers(), *_tensors((inputs, kwargs))])
         self._seed, self._sizes_depend_on_data, self._sizes_are_learned = None, False, False
         # A draw may leave out a module, as by layer drop: the plan is for most of them. Ranks that plan together draw the same numbers.
         best, tries = None, [*([] if self._options.same_plan else [None]), *range(1, 9)]
@@ -1022,7 +1030,7 @@ class RegionsStep:
                     sequence.clear()
                     ran.clear()
                     rng.seed(seed)
-                    with shapes, contextlib.nullcontext() if save else _saving_nothing():
+                    with shapes, writes, contextlib.nullcontext() if save else _saving_nothing():
                         self._run_step(_Run({}, None), functions, *_own_leaves(inputs, kwargs))
                     break
                 except _Saved:  # a backward pass inside the step
@@ -1031,6 +1039,7 @@ class RegionsStep:
                     if self._sharded:
                         gather_nothing(self._module)
                     before.restore()
+                    writes.restore()
             kept = sum(part.ways.unplanned.kept for _, part in sequence)
             if best is None or kept > best[0]:
                 best, self._seed = (kept, list(sequence)), seed
@@ -1042,7 +1051,11 @@ class RegionsStep:
         if self._together:
             flags = self._ranks.most([int(self._sizes_depend_on_data), int(self._sizes_are_learned)])
             self._sizes_depend_on_data, self._sizes_are_learned = map(bool, flags)
+        self._written = writes.written
         return best[1]
+
+    def _snapshot(self, inputs, kwargs):
+        return Snapshot(self._module, (inputs, kwargs), self._written, devices=self._gpus())
 
     def _taken(self, found, parts, inputs, kwargs):
         """The plan that an entry of a file says. Runs the step once, to measure it."""
@@ -1294,7 +1307,7 @@ class RegionsStep:
         begin = time.perf_counter()
         module = self._module
         device = self._device()
-        snapshot = Snapshot(module, (inputs, kwargs), devices=self._gpus())
+        snapshot = self._snapshot(inputs, kwargs)
         tracker = _Segments(512 if device.type == "cuda" else 1, resizes=self._sharded)
         run = _Run(ways, None, hold, tracker)
         functions = dict(functions)

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from nets import Block, Chain, classes, classify, squares
-from same import assert_same_step, run
+from same import assert_same_model, assert_same_step, run
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -96,6 +96,42 @@ def line_of(text):
 
 def mixture():
     return Mixture(), classify, (torch.randn(96, 16), classes(96))
+
+
+class Student(nn.Module):
+    """A teacher whose parameters follow the student's: the step itself moves them, in place and by `data`, and a tensor of no table."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.student = Stack(2, width)
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+        self.center = (torch.zeros(width),)
+
+    def forward(self, x):
+        with torch.no_grad():
+            for i, (own, other) in enumerate(zip(self.student.parameters(), self.teacher.parameters())):
+                if i % 2:
+                    other.mul_(0.5).add_(own, alpha=0.5)
+                else:
+                    other.data = other.data * 0.5 + own.data * 0.5
+            wanted = self.teacher(x) - self.center[0]
+            self.center[0].mul_(0.9).add_(wanted.mean(0), alpha=0.1)
+        return F.mse_loss(self.student(x), wanted)
+
+
+def test_parameters_that_the_step_moves_are_put_back_after_planning():
+    model, x = Student(), torch.randn(96, 16)
+    with torch.no_grad():
+        for p in model.student.parameters():
+            p.add_(torch.randn_like(p), alpha=0.1)
+    eager = copy.deepcopy(model)
+    step = plan(model, None, (x,), 0.8)
+    assert step.last.regions and len(step.last.written) == len(list(model.teacher.parameters())) // 2 + 1
+    assert_same_model(model, eager)
+    for seed in range(2):  # the first is compared with eager PyTorch, which moves them, too
+        assert_same_step(step, model, eager, lambda m, x: m(x), (torch.randn(96, 16),), seed)
+        assert torch.equal(model.center[0], eager.center[0])
+    assert step.verification.step == 1
 
 
 def test_blocks_around_routers_that_depend_on_data():

@@ -86,6 +86,15 @@ class NoRegions(CaptureError):
     """No part of the step can be planned."""
 
 
+class _SecondDerivatives(PlanError):
+    """A backward pass with create_graph=True goes through a region."""
+
+    def __init__(self, region):
+        what = f"region '{region.name}'" if region.name else "the model, a region,"
+        super().__init__(f"create_graph=True: {what} has no second derivatives; leave it out by regions=[…], or plan the step anew")
+        self.module = region.module
+
+
 class _NoGradient(CaptureError):
     """A module that saves nothing for a backward pass."""
 
@@ -335,12 +344,12 @@ class Region(GuardedStep):
             call.way = region._owner().begin(region, part, call)
             if part.compile is not None and not region._owner().measures:
                 with under(region._modes):
-                    return part.by_inductor(call.way)(*arguments)
+                    return _derived_once(region, part.by_inductor(call.way)(*arguments))
             gates = part.compiled(call.way)[-1]
             with under(region._modes):
                 results = through_gates(direct, gates, arguments, call)
                 part.watch(call, results)
-                return results
+                return _derived_once(region, results)
 
         return planned
 
@@ -377,6 +386,18 @@ class Region(GuardedStep):
             return apply_schedule(graph, way.schedule.steps, compiled=True)
 
         return self._trace(module, inputs, *by_inductor(lambda: graphs[-1].num_forward_outputs), partition)
+
+
+def _derived_once(region, results):
+    """The results of a region, whose gradients depend on nothing that autograd sees."""
+
+    def refuse(_):
+        if torch.is_grad_enabled():
+            raise _SecondDerivatives(region)
+
+    for node in {t.grad_fn for t in _tensors(results)} - {None}:
+        node.register_prehook(refuse)
+    return results
 
 
 class _NoEqual(CaptureError):
@@ -609,6 +630,7 @@ class RegionsStep:
         self._largest_budget = 0
         self._regions = {}  # module -> Region
         self._broken = {}  # module -> Break
+        self._derived_twice = set()  # modules through which second derivatives go
         self._varying = set()  # modules whose inputs have come in other shapes, though those of the step were the same
         self._by_content = {}  # graph as text -> Ways
         self._pieces = {}  # modules that are regions beside them -> _Pieces
@@ -847,6 +869,14 @@ class RegionsStep:
         return part
 
     def _make(self, inputs, kwargs):
+        while True:
+            try:
+                return self._make_without(inputs, kwargs)
+            except _SecondDerivatives as error:
+                self._derived_twice.add(error.module)
+
+    def _make_without(self, inputs, kwargs):
+        """The plan without regions in modules through which second derivatives go, as far as they are known."""
         begin = time.perf_counter()
         self._measuring = self._planning = 0.0
         self._own_forwards = {m: vars(m)["forward"] for m in self._module.modules() if "forward" in vars(m)}
@@ -925,7 +955,7 @@ class RegionsStep:
 
         Runs the forward pass.
         """
-        if self.compiles or self._sharded or self._sizes_are_learned:
+        if self.compiles or self._sharded or self._sizes_are_learned or self._module in self._derived_twice:
             return {}
         around = frozenset(region.module for region, _ in beside)
         pieces = self._pieces.get(around)
@@ -966,6 +996,10 @@ class RegionsStep:
         def candidate(module, args, kwargs):
             """For a call of a module outside of all regions: (Region, _Part); None if it stays eager, `_STAYS` if its parts do, too."""
             if module in self._whole:
+                return _STAYS
+            if module in self._derived_twice:
+                self._whole.add(module)
+                self._broken[module] = Break(names[module], "second derivatives go through it (create_graph=True)")
                 return _STAYS
             if module in self._broken or not torch.is_grad_enabled():
                 return None
@@ -1492,10 +1526,11 @@ class _Shapes(TorchDispatchMode):
         for tensor in _tensors(result) if is_learned else ():
             self._learned[tensor] = True
         given = set().union(*(self._sizes.get(t, set()) for t in read))
+        deciding = read[1:] if function in _DECIDED_BY_THE_OTHERS else read
         if function is torch.ops.aten.index.Tensor:  # whose sizes depend on values only where a mask is among the indices
-            starts = any(t.dtype in (torch.bool, torch.uint8) for t in read[1:])
+            starts = any(t.dtype in (torch.bool, torch.uint8) for t in deciding)
         else:
-            starts = torch.Tag.dynamic_output_shape in function.tags
+            starts = function is _PACK or torch.Tag.dynamic_output_shape in function.tags
         if not given and not starts:
             return result
         numbers = (x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, int))
@@ -1504,8 +1539,13 @@ class _Shapes(TorchDispatchMode):
             if sizes := set(tensor.shape[:1]) if starts else set(tensor.shape) - explained:
                 self._sizes[tensor] = sizes
                 self.found = True
-                self.learned |= starts and is_learned
+                self.learned |= starts and any(t in self._learned for t in deciding)
         return result
+
+
+_PACK = torch.ops.aten._pack_padded_sequence.default
+# The values of the first argument decide nothing about the sizes of what comes out.
+_DECIDED_BY_THE_OTHERS = {torch.ops.aten.index.Tensor, torch.ops.aten.masked_select.default, _PACK}
 
 
 class _Saved(Exception):

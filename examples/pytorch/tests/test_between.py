@@ -238,3 +238,21 @@ def test_sizes_that_parameters_decide_stay_eager():
 
     with pytest.raises(CaptureError, match="nonzero"):
         plan(Rows(), classify, (torch.randn(64, 16), classes(64)), 0.7)
+
+
+def test_sizes_that_a_mask_of_the_inputs_decides():
+    """Rows of what depends on parameters, whose number does not: a loss of some nodes, or of some words."""
+
+    class Masked(Broken):
+        def forward(self, x):
+            rows = x[:, 0] > 0
+            for weight in self.weights:
+                x = x + torch.tanh(torch.sigmoid(x @ weight))
+            return torch.tanh(x[rows]).sum(0, keepdim=True).expand(len(x), -1) @ self.head
+
+    model, inputs = Masked(), (torch.randn(64, 16), classes(64))
+    eager = copy.deepcopy(model)
+    step = plan(model, classify, inputs, 0.8)
+    assert step.last.regions == ["between breaks"]
+    for seed in range(2):  # with other rows
+        assert_same_step(step, model, eager, classify, (torch.randn(64, 16), inputs[1]), seed)

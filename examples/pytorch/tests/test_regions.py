@@ -134,6 +134,41 @@ def test_parameters_that_the_step_moves_are_put_back_after_planning():
     assert step.verification.step == 1
 
 
+class Forces(nn.Module):
+    """The gradient of one network's result is what another is to give."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Sigmoid(), nn.Linear(width, 1))
+        self.stack, self.twice = Stack(3, width), True
+
+    def forward(self, x):
+        y = x.detach().requires_grad_()
+        (force,) = torch.autograd.grad(self.energy(y).sum(), y, create_graph=self.twice)
+        return F.mse_loss(self.stack(x), force)
+
+
+def test_modules_through_which_second_derivatives_go_stay_eager():
+    model, x = Forces(), torch.randn(96, 16)
+    eager = copy.deepcopy(model)
+    step = plan(model, None, (x,), 0.85, verify=False)
+    assert step.last.regions == ["stack.layers.0", "stack.layers.1", "stack.layers.2"]
+    assert [b.name for b in step.last.breaks if "second derivatives" in b.reason] == ["energy"]
+    for seed in range(2):
+        assert_same_step(step, model, eager, lambda m, x: m(x), (torch.randn(96, 16),), seed)
+    assert model.energy[0].weight.grad is not None
+
+
+def test_second_derivatives_of_a_region_are_refused():
+    model, x = Forces(), torch.randn(96, 16)
+    model.twice = False
+    step = plan(model, None, (x,), 0.85, regions=["energy", "stack.layers.0", "stack.layers.1"])
+    step(x).backward()
+    model.twice = True
+    with pytest.raises(PlanError, match="create_graph=True: region 'energy' has no second derivatives"):
+        step(x)
+
+
 def test_blocks_around_routers_that_depend_on_data():
     model, loss, inputs = mixture()
     eager = copy.deepcopy(model)

@@ -10,6 +10,7 @@ import functools
 import types
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import rng
@@ -40,7 +41,7 @@ class Snapshot:
     def __init__(self, module, arguments, written=(), generators=(), devices=()):
         tensors = [*module.buffers(), *(t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor)), *written]
         self._values = {id(t): (t, t.detach().clone()) for t in tensors}
-        self._places = [(p, p.data) for p in module.parameters() if type(p.data) is torch.Tensor]
+        self._places = [(p, p.data) for p in module.parameters() if not is_lazy(p) and type(p.data) is torch.Tensor]
         self._generators = [(g, g.get_state()) for g in generators]
         self._devices = [(d, torch.cuda.get_rng_state(d)) for d in devices]
         self._default = torch.get_rng_state()

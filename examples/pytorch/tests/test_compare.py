@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import remat_torch_plan
-from remat_torch_plan import PlanError, PlanWarning, apply, compare, copies, gradients, graphs, guarded
+from remat_torch_plan import PlanError, PlanWarning, apply, compare, copies, gradients, graphs, guarded, snapshot
 
 WORK = 200_000
 aten = torch.ops.aten
@@ -332,6 +332,17 @@ def test_attributes_and_generators_are_restored():
         classify(copy.deepcopy(model), *inputs)
         assert torch.equal(after[0], torch.get_rng_state())
         assert after[1] == random.getstate()
+
+
+def test_where_parameters_lie_is_restored():
+    model = nn.Sequential(nn.Linear(3, 3), nn.LazyLinear(4))
+    before, kept = model[0].weight.detach().clone(), model[0].weight.data_ptr()
+    state = snapshot.Snapshot(model, ())
+    model[0].weight.data = torch.ones(3, 3)
+    model(torch.ones(2, 3))
+    state.restore()
+    assert torch.equal(model[0].weight, before) and model[0].weight.data_ptr() == kept
+    assert model[1].weight.shape == (4, 3)  # what the first run has made stays
 
 
 def test_what_made_the_inputs_keeps_its_graph():

@@ -83,7 +83,9 @@ BETWEEN = "between breaks"  # the name of a region that is no module
 
 
 class NoRegions(CaptureError):
-    """No part of the step can be planned."""
+    """No part of the step can be planned. `says_why`: the message is what the caller is to see, in place of why the whole cannot be traced."""
+
+    says_why = False
 
 
 class _SecondDerivatives(PlanError):
@@ -901,7 +903,9 @@ class RegionsStep:
             plan, found = self._best(parts, inputs, kwargs)
         if plan is None:
             reasons = "; ".join(f"{b}: {b.reason}" for b in list(self._broken.values())[1:4])
-            raise NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
+            error = NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
+            error.says_why = bool(self._derived_twice)
+            raise error
         plan.capture_seconds, plan.measure_seconds, plan.plan_seconds = tracing, self._measuring, self._planning
         plan.solves = sum(w.solves for w in self._by_content.values()) - solves
         self.seconds += tracing + self._measuring + self._planning

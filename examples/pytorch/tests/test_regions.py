@@ -159,6 +159,18 @@ def test_modules_through_which_second_derivatives_go_stay_eager():
     assert model.energy[0].weight.grad is not None
 
 
+def test_a_step_of_nothing_but_second_derivatives_says_so():
+    class Alone(Forces):
+        def forward(self, x):
+            y = x.detach().requires_grad_()
+            (force,) = torch.autograd.grad(self.energy(y).sum(), y, create_graph=True)
+            self.largest = force.detach().abs().max().item()
+            return force.square().mean()
+
+    with pytest.raises(CaptureError, match=r"^no module of the step can be planned [^\n]*module 'energy': second derivatives go through it[^\n]*$"):
+        plan(Alone(), None, (torch.randn(96, 16),), 0.5)
+
+
 def test_second_derivatives_of_a_region_are_refused():
     model, x = Forces(), torch.randn(96, 16)
     model.twice = False

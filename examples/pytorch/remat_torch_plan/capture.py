@@ -9,6 +9,7 @@ import collections.abc
 import contextlib
 import inspect
 import os
+import re
 import sys
 import time
 from dataclasses import dataclass, field
@@ -277,6 +278,12 @@ def _explain(error, module, path, line):
     where = f"in module '{path}'" if path else "in the model or its loss"
     if line:
         where += f" (near {line})"
+    if text and text[0].startswith("Please convert all Tensors to FakeTensors"):
+        operation = re.search(r"Found in ([\w.]+)", text[0])
+        return (
+            f"cannot trace the step {where}: {operation[1] if operation else 'an operation'} reads a tensor that is no parameter, buffer or input of the "
+            "step; register it as a buffer, or pass it as an input"
+        )
     first = f"cannot trace the step {where}: {type(error).__name__}: {text[0] if text else 'no message'}\n"
     if isinstance(error, _MISTAKES) and inspect.isroutine(module.function):
         return first + "Does the step run without a plan? The loss is called with the model and the inputs: loss(model, *inputs)."

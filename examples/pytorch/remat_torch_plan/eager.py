@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """While a step is traced: operations that AOTAutograd would take apart otherwise than eager PyTorch computes them.
 
-- Dropout of half-precision tensors on a CPU: eager scales the mask in that precision, PyTorch's decomposition does not.
+- Dropout of half-precision tensors on a CPU: eager scales the mask in that precision, and draws it in the order of memory, PyTorch's decomposition does not.
 - Upsampling: the kernels stay, whose sums PyTorch's decomposition adds up in another order.
 - Batch norm of a GPU: cuDNN's stays where eager has it (pytorch#187444). New running statistics are results of the operation, so that it
   may run again without changing them twice; what it keeps for the backward pass is a tensor of the graph.
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .errors import PlanError
+from .errors import CaptureError
 from .private import kernels_in_python, pack_sequence, through_autograd
 
 # PyTorch would take these apart, and round otherwise, or add up gradients in another order.
@@ -34,7 +34,11 @@ def _dropout(decomposed):
     def dropout(input, p, train):
         if not train or p == 0 or p == 1 or input.device.type != "cpu" or input.dtype not in _HALF:
             return decomposed(input, p, train)
-        return input * torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
+        # Eager draws in the order of the elements in memory; the operation in a trace has no other than that of its dimensions.
+        strides = torch.empty_like(input).stride()
+        order = sorted(range(input.dim()), key=lambda d: -strides[d])
+        noise = input.new_empty([input.shape[d] for d in order]).bernoulli_(1 - p).div_(1 - p)
+        return input * noise.permute([order.index(d) for d in range(input.dim())])
 
     return dropout
 
@@ -65,8 +69,8 @@ class _LayerByLayer(TorchFunctionMode):
 
 
 def refuse_packed_sequences():
-    raise PlanError(
-        "packed sequences cannot be planned, since their shapes depend on their lengths; run the recurrent layer on the padded "
+    raise CaptureError(
+        "packed sequences cannot be traced, since their shapes depend on their lengths; run the recurrent layer on the padded "
         "batch, and mask what it returns"
     )
 

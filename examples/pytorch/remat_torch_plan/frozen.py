@@ -25,6 +25,7 @@ _HOOKS = (
     "_backward_pre_hooks",
 )
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_UNLIKELY = 1_729_000_621  # a step that seeds the generators by itself may else leave them as an earlier one did
 
 
 class FrozenStep:
@@ -70,10 +71,12 @@ class FrozenStep:
                     f"and never again; Dynamo, which traces some hooks, says: {self._reason}"
                 )
         generators, objects = rng.python_states(), rng.Objects()
-        begin = time.perf_counter()
-        taken = capture(self._module.model, self._module.function, inputs, kwargs)
+        rng.seed_python(_UNLIKELY)
+        seeded = rng.python_states()
+        taken, begin = None, time.perf_counter()
         try:
-            if rng.python_states() != generators or objects.have_drawn():
+            taken = capture(self._module.model, self._module.function, inputs, kwargs)
+            if rng.python_states() != seeded or objects.have_drawn():
                 raise CaptureError(
                     "the step draws from Python's or NumPy's random generator, whose numbers a trace would freeze; draw "
                     f"outside the step, or with torch's. Dynamo, which traces some such steps, says: {self._reason}"
@@ -89,7 +92,8 @@ class FrozenStep:
         finally:
             rng.restore_python_states(generators)
             objects.restore()
-            taken.close()
+            if taken is not None:
+                taken.close()
         self.plans.append(plan)
         return plan, run
 

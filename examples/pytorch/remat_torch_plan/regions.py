@@ -64,7 +64,7 @@ from .private import (
 from .room import free_bytes
 from .runner import AS_WRITTEN, keep_arguments, run_as_written
 from .sharded import Ranks, RanksDiffer, gather_nothing, gradients_by_backward, has_sharded_parts, is_sharded, local, parts_of, refuse_to_accumulate
-from .snapshot import Snapshot
+from .snapshot import Snapshot, Writes
 from .tracker import AliveBytes
 from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
 
@@ -78,11 +78,23 @@ _OTHERS = 3  # other values with which a step is measured whose sizes depend on 
 
 _SHARDED = itertools.count()  # steps whose models are sharded: on all ranks in the same order
 _STAYS = object()
+_CHANGES_AN_INPUT = "it changes an input in place that needs a gradient"
 BETWEEN = "between breaks"  # the name of a region that is no module
 
 
 class NoRegions(CaptureError):
-    """No part of the step can be planned."""
+    """No part of the step can be planned. `says_why`: the message is what the caller is to see, in place of why the whole cannot be traced."""
+
+    says_why = False
+
+
+class _SecondDerivatives(PlanError):
+    """A backward pass with create_graph=True goes through a region."""
+
+    def __init__(self, region):
+        what = f"region '{region.name}'" if region.name else "the model, a region,"
+        super().__init__(f"create_graph=True: {what} has no second derivatives; leave it out by regions=[…], or plan the step anew")
+        self.module = region.module
 
 
 class _NoGradient(CaptureError):
@@ -127,6 +139,7 @@ class RegionsPlan:
     choice: dict = field(default_factory=dict, repr=False)  # (Region, number of its call in the step) -> way
     parts: list = field(default_factory=list, repr=False)  # all that were looked at, also of regions that save nothing and stay eager
     memory: list = field(default_factory=list, repr=False)  # [(part of the measured step, bytes at its end, the most in it)]
+    written: list = field(default_factory=list, repr=False)  # tensors that the step changes beside buffers and inputs
 
     def lines(self):
         """What `report()` says about the plan."""
@@ -293,8 +306,11 @@ class Region(GuardedStep):
 
         def partition(joint, joint_inputs, *, num_fwd_outputs, **_):
             part = owner.part_of(self, joint, names, num_fwd_outputs, uses, self.like)
+            forward, backward, gates = apply_with_gates(part.graph, part.ways.unplanned.schedule.steps, boxed=True)
+            if any(inputs[place].requires_grad for place in gates.written):
+                raise CaptureError(_CHANGES_AN_INPUT)
             found.append(part)
-            return apply_with_gates(part.graph, part.ways.unplanned.schedule.steps, boxed=True)[:2]
+            return forward, backward
 
         def forward_compiler(graph, _):
             return found[-1].run_forward if found else run_as_written(graph, None)
@@ -330,12 +346,12 @@ class Region(GuardedStep):
             call.way = region._owner().begin(region, part, call)
             if part.compile is not None and not region._owner().measures:
                 with under(region._modes):
-                    return part.by_inductor(call.way)(*arguments)
+                    return _derived_once(region, part.by_inductor(call.way)(*arguments))
             gates = part.compiled(call.way)[-1]
             with under(region._modes):
                 results = through_gates(direct, gates, arguments, call)
                 part.watch(call, results)
-                return results
+                return _derived_once(region, results)
 
         return planned
 
@@ -372,6 +388,18 @@ class Region(GuardedStep):
             return apply_schedule(graph, way.schedule.steps, compiled=True)
 
         return self._trace(module, inputs, *by_inductor(lambda: graphs[-1].num_forward_outputs), partition)
+
+
+def _derived_once(region, results):
+    """The results of a region, whose gradients depend on nothing that autograd sees."""
+
+    def refuse(_):
+        if torch.is_grad_enabled():
+            raise _SecondDerivatives(region)
+
+    for node in {t.grad_fn for t in _tensors(results)} - {None}:
+        node.register_prehook(refuse)
+    return results
 
 
 class _NoEqual(CaptureError):
@@ -611,6 +639,7 @@ class RegionsStep:
         self._largest_budget = 0
         self._regions = {}  # module -> Region
         self._broken = {}  # module -> Break
+        self._derived_twice = set()  # modules through which second derivatives go
         self._varying = set()  # modules whose inputs have come in other shapes, though those of the step were the same
         self._by_content = {}  # graph as text -> Ways
         self._pieces = {}  # modules that are regions beside them -> _Pieces
@@ -648,7 +677,7 @@ class RegionsStep:
     def __call__(self, *inputs, **kwargs):
         plan = self._prepare(inputs, kwargs, running=True)
         if not self._may_run(plan):
-            raise Unchecked(plan, [])
+            raise Unchecked(plan, plan.written)
         run = _Run(plan.choice, hooks_of_saved_tensors(False))
         result = self._run_step(run, self._functions(plan), inputs, kwargs)
         if BETWEEN in plan.regions and not plan.choice.keys() <= set(run.order) and not self._warned:
@@ -816,7 +845,7 @@ class RegionsStep:
         for node in joint.graph.nodes:
             kept = getattr(node.meta.get("desc"), "output", None)
             if is_tangent(node) and type(kept).__name__ == "InputMutationAOTOutput":
-                raise CaptureError("it changes an input in place that needs a gradient")
+                raise CaptureError(_CHANGES_AN_INPUT)
         device = self._device()
         graph = build(joint, region.name, num_forward_outputs, device, region=uses)
         find_layouts(graph, device)
@@ -850,6 +879,14 @@ class RegionsStep:
         return part
 
     def _make(self, inputs, kwargs):
+        while True:
+            try:
+                return self._make_without(inputs, kwargs)
+            except _SecondDerivatives as error:
+                self._derived_twice.add(error.module)
+
+    def _make_without(self, inputs, kwargs):
+        """The plan without regions in modules through which second derivatives go, as far as they are known."""
         begin = time.perf_counter()
         self._measuring = self._planning = 0.0
         self._own_forwards = {m: vars(m)["forward"] for m in self._module.modules() if "forward" in vars(m)}
@@ -874,7 +911,9 @@ class RegionsStep:
             plan, found = self._best(parts, inputs, kwargs)
         if plan is None:
             reasons = "; ".join(f"{b}: {b.reason}" for b in list(self._broken.values())[1:4])
-            raise NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
+            error = NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
+            error.says_why = bool(self._derived_twice)
+            raise error
         plan.capture_seconds, plan.measure_seconds, plan.plan_seconds = tracing, self._measuring, self._planning
         plan.solves = sum(w.solves for w in self._by_content.values()) - solves
         self.seconds += tracing + self._measuring + self._planning
@@ -888,6 +927,7 @@ class RegionsStep:
             self.seconds,
         )
         plan.breaks = list(self._broken.values())
+        plan.written = self._written
         plan.arguments, plan.device, plan.parts = arguments, self._device(), list({**modules, **found}.values())
         held = {storage_key(t): t.untyped_storage().nbytes() for t in (*_tensors((inputs, kwargs)), *self._module.buffers())}
         plan.input_bytes = sum(held.values())
@@ -927,7 +967,7 @@ class RegionsStep:
 
         Runs the forward pass.
         """
-        if self.compiles or self._sharded or self._sizes_are_learned:
+        if self.compiles or self._sharded or self._sizes_are_learned or self._module in self._derived_twice:
             return {}
         around = frozenset(region.module for region, _ in beside)
         pieces = self._pieces.get(around)
@@ -945,7 +985,7 @@ class RegionsStep:
         """The parts that run for these arguments. What the step changes is put back."""
         functions = {self._module: lambda *args, **kwargs: self._as_it_is(self._module, pieces, args, kwargs, but=pieces.around)}
         functions |= self._breaks_of(pieces)
-        before = Snapshot(self._module, (inputs, kwargs), devices=self._gpus())
+        before = self._snapshot(inputs, kwargs)
         for saving in (_saving_nothing, contextlib.nullcontext):
             rng.seed(self._seed)
             try:
@@ -968,6 +1008,10 @@ class RegionsStep:
         def candidate(module, args, kwargs):
             """For a call of a module outside of all regions: (Region, _Part); None if it stays eager, `_STAYS` if its parts do, too."""
             if module in self._whole:
+                return _STAYS
+            if module in self._derived_twice:
+                self._whole.add(module)
+                self._broken[module] = Break(names[module], "second derivatives go through it (create_graph=True)")
                 return _STAYS
             if module in self._broken or not torch.is_grad_enabled():
                 return None
@@ -1019,7 +1063,9 @@ class RegionsStep:
             return forward
 
         functions = {m: watched(m) for m in names if not isinstance(m, torch.jit.ScriptModule)}
-        before = Snapshot(self._module, (inputs, kwargs), devices=self._gpus())
+        self._written = []
+        before = self._snapshot(inputs, kwargs)
+        writes = Writes([*self._module.buffers(), *_tensors((inputs, kwargs))])
         self._seed, self._sizes_depend_on_data, self._sizes_are_learned = None, False, False
         # A draw may leave out a module, as by layer drop: the plan is for most of them. Ranks that plan together draw the same numbers.
         best, tries = None, [*([] if self._options.same_plan else [None]), *range(1, 9)]
@@ -1030,7 +1076,7 @@ class RegionsStep:
                     sequence.clear()
                     ran.clear()
                     rng.seed(seed)
-                    with shapes, contextlib.nullcontext() if save else _saving_nothing():
+                    with shapes, writes, contextlib.nullcontext() if save else _saving_nothing():
                         self._run_step(_Run({}, None), functions, *_own_leaves(inputs, kwargs))
                     break
                 except _Saved:  # a backward pass inside the step
@@ -1039,6 +1085,7 @@ class RegionsStep:
                     if self._sharded:
                         gather_nothing(self._module)
                     before.restore()
+                    writes.restore()
             kept = sum(part.ways.unplanned.kept for _, part in sequence)
             if best is None or kept > best[0]:
                 best, self._seed = (kept, list(sequence)), seed
@@ -1050,7 +1097,11 @@ class RegionsStep:
         if self._together:
             flags = self._ranks.most([int(self._sizes_depend_on_data), int(self._sizes_are_learned)])
             self._sizes_depend_on_data, self._sizes_are_learned = map(bool, flags)
+        self._written = writes.written
         return best[1]
+
+    def _snapshot(self, inputs, kwargs):
+        return Snapshot(self._module, (inputs, kwargs), self._written, devices=self._gpus())
 
     def _taken(self, found, parts, inputs, kwargs):
         """The plan that an entry of a file says. Runs the step once, to measure it."""
@@ -1302,7 +1353,7 @@ class RegionsStep:
         begin = time.perf_counter()
         module = self._module
         device = self._device()
-        snapshot = Snapshot(module, (inputs, kwargs), devices=self._gpus())
+        snapshot = self._snapshot(inputs, kwargs)
         tracker = _Segments(512 if device.type == "cuda" else 1, resizes=self._sharded)
         run = _Run(ways, None, hold, tracker)
         functions = dict(functions)
@@ -1489,10 +1540,11 @@ class _Shapes(TorchDispatchMode):
         for tensor in _tensors(result) if is_learned else ():
             self._learned[tensor] = True
         given = set().union(*(self._sizes.get(t, set()) for t in read))
+        deciding = read[1:] if function in _DECIDED_BY_THE_OTHERS else read
         if function is torch.ops.aten.index.Tensor:  # whose sizes depend on values only where a mask is among the indices
-            starts = any(t.dtype in (torch.bool, torch.uint8) for t in read[1:])
+            starts = any(t.dtype in (torch.bool, torch.uint8) for t in deciding)
         else:
-            starts = torch.Tag.dynamic_output_shape in function.tags
+            starts = function is _PACK or torch.Tag.dynamic_output_shape in function.tags
         if not given and not starts:
             return result
         numbers = (x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, int))
@@ -1501,8 +1553,13 @@ class _Shapes(TorchDispatchMode):
             if sizes := set(tensor.shape[:1]) if starts else set(tensor.shape) - explained:
                 self._sizes[tensor] = sizes
                 self.found = True
-                self.learned |= starts and is_learned
+                self.learned |= starts and any(t in self._learned for t in deciding)
         return result
+
+
+_PACK = torch.ops.aten._pack_padded_sequence.default
+# The values of the first argument decide nothing about the sizes of what comes out.
+_DECIDED_BY_THE_OTHERS = {torch.ops.aten.index.Tensor, torch.ops.aten.masked_select.default, _PACK}
 
 
 class _Saved(Exception):

@@ -74,9 +74,14 @@ def seed(number):
     """Seeds torch's, Python's and NumPy's generators; not for None."""
     if number is not None:
         torch.manual_seed(number)
-        random.seed(number)
-        if (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.seed(number)
+        seed_python(number)
+
+
+def seed_python(number):
+    """Seeds Python's and NumPy's generators."""
+    random.seed(number)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(number)
 
 
 def restore_python_states(states):

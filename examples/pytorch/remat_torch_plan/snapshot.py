@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """What a step may change, kept and put back: a comparison runs a step several times, and its caller must see none of that.
 
-Kept are the values of buffers, inputs and other tensors that the step writes into; the states of random generators; attributes of
-modules; and, of the loss function, of hooks and of forward methods, variables of closures and globals that they name. Lists, dicts
+Kept are the values of buffers, inputs and other tensors that the step writes into; where parameters lie; the states of random generators;
+attributes of modules; and, of the loss function, of hooks and of forward methods, variables of closures and globals that they name. Lists, dicts
 and sets in these are kept with what is in them. Nothing else is: what a step prints, or does to other objects, it does in each run.
 """
 import collections
@@ -10,9 +10,12 @@ import functools
 import types
 
 import torch
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import rng
-from .private import pytree
+from .private import pytree, storage_key
+from .sharded import local
 
 _CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict, collections.Counter)
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
@@ -38,6 +41,7 @@ class Snapshot:
     def __init__(self, module, arguments, written=(), generators=(), devices=()):
         tensors = [*module.buffers(), *(t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor)), *written]
         self._values = {id(t): (t, t.detach().clone()) for t in tensors}
+        self._places = [(p, p.data) for p in module.parameters() if not is_lazy(p) and type(p.data) is torch.Tensor]
         self._generators = [(g, g.get_state()) for g in generators]
         self._devices = [(d, torch.cuda.get_rng_state(d)) for d in devices]
         self._default = torch.get_rng_state()
@@ -46,6 +50,9 @@ class Snapshot:
 
     def restore(self):
         self._variables.restore()
+        for parameter, data in self._places:
+            if storage_key(parameter) != storage_key(data):
+                parameter.data = data
         with torch.no_grad():
             for tensor, value in self._values.values():
                 if not same_bits(tensor, value):
@@ -58,6 +65,45 @@ class Snapshot:
         rng.restore_python_states(self._python)
 
 
+class Writes(TorchDispatchMode):
+    """While entered, notes which storages an operation writes into that the run has not made, as parameters of a teacher that follow the model's.
+
+    `known`: tensors that are kept elsewhere. Takes the bytes of what it finds once more. O(arguments of all operations).
+    """
+
+    def __init__(self, known):
+        super().__init__()
+        self._seen = _storages(known)  # and what the run has made
+        self._found = []  # [(a tensor with all bytes of a storage, what was in them)]
+
+    @property
+    def written(self):
+        return [tensor for tensor, _ in self._found]
+
+    def restore(self):
+        for tensor, value in self._found:
+            tensor.copy_(value)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        schema = getattr(function, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            for place, argument in enumerate(schema.arguments):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    self._keep(args[place] if place < len(args) else kwargs.get(argument.name))
+        result = function(*args, **kwargs)
+        self._seen |= _storages(result) - _storages((args, kwargs))  # not those of views
+        return result
+
+    def _keep(self, tensors):
+        for tensor in pytree.tree_leaves(tensors):
+            if isinstance(tensor, torch.Tensor) and storage_key(local(tensor)) not in self._seen:
+                storage = local(tensor).untyped_storage()
+                whole = torch.empty(0, dtype=tensor.dtype, device=storage.device).set_(storage)
+                self._seen.add(storage_key(whole))
+                self._found.append((whole, whole.clone()))
+
+
 class _Variables:
     """Attributes, variables of closures and globals, and the containers in them. O(elements of the containers)."""
 
@@ -68,7 +114,7 @@ class _Variables:
         self._left = []
         for part in module.modules():
             self._keep(vars(part))
-            self._left.append(type(part).forward)
+            self._left.append(getattr(type(part), "forward", None))  # a scripted module's class has none
         while self._left:
             self._visit(self._left.pop())
 
@@ -115,6 +161,10 @@ class _Variables:
             cell.cell_contents = value
         for table, name, value in self._globals:
             table[name] = value
+
+
+def _storages(tree):
+    return {storage_key(local(t)) for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)}
 
 
 def _is_own(thing):

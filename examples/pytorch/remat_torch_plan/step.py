@@ -373,7 +373,7 @@ class PlannedStep(nn.Module):
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         if has_recurrent_layers(wrapped):
             warnings.warn(
-                "recurrent layers (nn.LSTM, nn.GRU, nn.RNN) are computed cell by cell: results differ from eager PyTorch's by "
+                "recurrent layers (nn.LSTM, nn.GRU, nn.RNN) are computed cell by cell where they are planned: results differ from eager PyTorch's by "
                 "rounding",
                 PlanWarning,
                 stacklevel=3,
@@ -552,7 +552,7 @@ class PlannedStep(nn.Module):
         except BaseException as error:
             if not state.traced.plans:
                 state.traced, self._options = before, options
-            says_why = isinstance(error, PlanError) and not isinstance(error, CaptureError)
+            says_why = isinstance(error, PlanError) and getattr(error, "says_why", not isinstance(error, CaptureError))
             if says_why or state.traced.plans or not isinstance(error, Exception):
                 raise
             cause = error

@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from nets import classes, classify
-from same import assert_same_step
+from same import assert_same_model, assert_same_step
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import CaptureError, PlanWarning, guarded
+from remat_torch_plan import BudgetError, CaptureError, PlanWarning, guarded
 
 WORK = 100_000
 
@@ -160,6 +160,35 @@ def test_code_of_one_module_between_two_looks_at_values():
     assert len(step.plans) == 2 and step.last.peak_bytes <= step.last.budget_bytes
 
 
+class Normalised(nn.Module):
+    """The first batch says where its parameters begin."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("begun", torch.tensor(False))
+
+    def forward(self, x):
+        if not self.begun.item():
+            with torch.no_grad():
+                self.shift.data.copy_(-x.mean(0))
+                self.scale.data.copy_(1 / x.std(0))
+                self.begun.fill_(True)
+        return (x + self.shift) * self.scale
+
+
+def test_parameters_that_a_part_changes_in_place_stay_eager():
+    parts = [m for _ in range(3) for m in (Normalised(), nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Tanh(), nn.Linear(64, 16)))]
+    model, inputs = nn.Sequential(*parts, nn.Linear(16, 4)), (torch.randn(64, 16), classes(64))
+    eager = copy.deepcopy(model)
+    with pytest.raises(BudgetError, match="no schedule within"):  # parts between breaks are tried, too
+        plan(model, classify, inputs, 0.3)
+    assert_same_model(model, eager)
+    step = plan(model, classify, inputs, 0.8)
+    for seed in range(2):
+        assert_same_step(step, model, eager, classify, (torch.randn(64, 16), inputs[1]), seed)
+
+
 class Stem(nn.Module):
     """Before its blocks there is much to save, which no block has."""
 
@@ -209,3 +238,21 @@ def test_sizes_that_parameters_decide_stay_eager():
 
     with pytest.raises(CaptureError, match="nonzero"):
         plan(Rows(), classify, (torch.randn(64, 16), classes(64)), 0.7)
+
+
+def test_sizes_that_a_mask_of_the_inputs_decides():
+    """Rows of what depends on parameters, whose number does not: a loss of some nodes, or of some words."""
+
+    class Masked(Broken):
+        def forward(self, x):
+            rows = x[:, 0] > 0
+            for weight in self.weights:
+                x = x + torch.tanh(torch.sigmoid(x @ weight))
+            return torch.tanh(x[rows]).sum(0, keepdim=True).expand(len(x), -1) @ self.head
+
+    model, inputs = Masked(), (torch.randn(64, 16), classes(64))
+    eager = copy.deepcopy(model)
+    step = plan(model, classify, inputs, 0.8)
+    assert step.last.regions == ["between breaks"]
+    for seed in range(2):  # with other rows
+        assert_same_step(step, model, eager, classify, (torch.randn(64, 16), inputs[1]), seed)

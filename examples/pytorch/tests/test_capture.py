@@ -246,3 +246,16 @@ def test_a_value_that_a_module_keeps_is_named_with_a_way_out():
 
     step = remat_torch_plan.plan(model, loss, (x,), 1.0, work=1000)
     assert torch.equal(step(x), loss(model, x))
+
+
+def test_a_tensor_in_no_table_is_named():
+    class Held(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.held = nn.Linear(8, 8), (torch.ones(4, 8),)
+
+        def forward(self, x):
+            return self.linear(x).sum() if torch.equal(x, self.held[0]) else self.linear(self.held[0]).sum()
+
+    with pytest.raises(CaptureError, match=r"^cannot trace [^\n]*: aten.equal.default reads a tensor that is no parameter, [^\n]*$"):
+        capture(Held(), None, (torch.randn(4, 8),))

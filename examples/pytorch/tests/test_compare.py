@@ -8,12 +8,13 @@ import warnings
 import pytest
 import torch
 from nets import NETS, Chain, Images, TwoNoises, classes, classify
-from same import assert_same_model, train
+from same import assert_same_model, assert_same_step, train
 from tape import TapeMachine
 from torch import nn
+from torch.nn import functional as F
 
 import remat_torch_plan
-from remat_torch_plan import PlanError, PlanWarning, apply, compare, copies, gradients, graphs, guarded
+from remat_torch_plan import PlanError, PlanWarning, apply, compare, copies, gradients, graphs, guarded, snapshot
 
 WORK = 200_000
 aten = torch.ops.aten
@@ -333,6 +334,17 @@ def test_attributes_and_generators_are_restored():
         assert after[1] == random.getstate()
 
 
+def test_where_parameters_lie_is_restored():
+    model = nn.Sequential(nn.Linear(3, 3), nn.LazyLinear(4))
+    before, kept = model[0].weight.detach().clone(), model[0].weight.data_ptr()
+    state = snapshot.Snapshot(model, ())
+    model[0].weight.data = torch.ones(3, 3)
+    model(torch.ones(2, 3))
+    state.restore()
+    assert torch.equal(model[0].weight, before) and model[0].weight.data_ptr() == kept
+    assert model[1].weight.shape == (4, 3)  # what the first run has made stays
+
+
 def test_what_made_the_inputs_keeps_its_graph():
     """One input is made of another, and of a parameter of the model."""
     model = Chain()
@@ -480,6 +492,27 @@ def test_upsampling_has_the_bits_of_eager(mode, size):
     step = plan(model, lambda m, x: m(x).square().mean(), (x,), 1.0)
     step(x).backward()
     assert step.verification.gradients == 4 and step.verification.rounded == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_dropout_of_another_layout_draws_as_eager_does(dtype):
+    """A CPU's kernel draws in the order of the elements in memory: attention gives dropout a tensor whose dimensions were exchanged."""
+
+    class Exchanged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            for order in ((1, 0, 2), (2, 0, 1)):
+                x = F.dropout(self.first(x).permute(order), 0.3).permute(*(order.index(d) for d in range(3)))
+            return self.last(x)
+
+    model, x = Exchanged().to(dtype), torch.randn(4, 6, 8, dtype=dtype)
+    step = plan(model, lambda m, x: m(x).float().square().mean(), (x,), 1.0)
+    eager = copy.deepcopy(model)
+    assert_same_step(step, model, eager, lambda m, x: m(x).float().square().mean(), (x,))
+    assert not step.verification.rounded
 
 
 def test_random_operations_that_nothing_reads():

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from nets import Block, Chain, classes, classify, squares
-from same import assert_same_step, run
+from same import assert_same_model, assert_same_step, run
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -96,6 +96,89 @@ def line_of(text):
 
 def mixture():
     return Mixture(), classify, (torch.randn(96, 16), classes(96))
+
+
+class Student(nn.Module):
+    """A teacher whose parameters follow the student's: the step itself moves them, in place and by `data`, and a tensor of no table."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.student = Stack(2, width)
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+        self.center = (torch.zeros(width),)
+
+    def forward(self, x):
+        with torch.no_grad():
+            for i, (own, other) in enumerate(zip(self.student.parameters(), self.teacher.parameters())):
+                if i % 2:
+                    other.mul_(0.5).add_(own, alpha=0.5)
+                else:
+                    other.data = other.data * 0.5 + own.data * 0.5
+            wanted = self.teacher(x) - self.center[0]
+            self.center[0].mul_(0.9).add_(wanted.mean(0), alpha=0.1)
+        return F.mse_loss(self.student(x), wanted)
+
+
+def test_parameters_that_the_step_moves_are_put_back_after_planning():
+    model, x = Student(), torch.randn(96, 16)
+    with torch.no_grad():
+        for p in model.student.parameters():
+            p.add_(torch.randn_like(p), alpha=0.1)
+    eager = copy.deepcopy(model)
+    step = plan(model, None, (x,), 0.8)
+    assert step.last.regions and len(step.last.written) == len(list(model.teacher.parameters())) // 2 + 1
+    assert_same_model(model, eager)
+    for seed in range(2):  # the first is compared with eager PyTorch, which moves them, too
+        assert_same_step(step, model, eager, lambda m, x: m(x), (torch.randn(96, 16),), seed)
+        assert torch.equal(model.center[0], eager.center[0])
+    assert step.verification.step == 1
+
+
+class Forces(nn.Module):
+    """The gradient of one network's result is what another is to give."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Sigmoid(), nn.Linear(width, 1))
+        self.stack, self.twice = Stack(3, width), True
+
+    def forward(self, x):
+        y = x.detach().requires_grad_()
+        (force,) = torch.autograd.grad(self.energy(y).sum(), y, create_graph=self.twice)
+        return F.mse_loss(self.stack(x), force)
+
+
+def test_modules_through_which_second_derivatives_go_stay_eager():
+    model, x = Forces(), torch.randn(96, 16)
+    eager = copy.deepcopy(model)
+    step = plan(model, None, (x,), 0.85, verify=False)
+    assert step.last.regions == ["stack.layers.0", "stack.layers.1", "stack.layers.2"]
+    assert [b.name for b in step.last.breaks if "second derivatives" in b.reason] == ["energy"]
+    for seed in range(2):
+        assert_same_step(step, model, eager, lambda m, x: m(x), (torch.randn(96, 16),), seed)
+    assert model.energy[0].weight.grad is not None
+
+
+def test_a_step_of_nothing_but_second_derivatives_says_so():
+    class Alone(Forces):
+        def forward(self, x):
+            y = x.detach().requires_grad_()
+            (force,) = torch.autograd.grad(self.energy(y).sum(), y, create_graph=True)
+            self.largest = force.detach().abs().max().item()
+            return force.square().mean()
+
+    with pytest.raises(CaptureError, match=r"^no module of the step can be planned [^\n]*module 'energy': second derivatives go through it[^\n]*$"):
+        plan(Alone(), None, (torch.randn(96, 16),), 0.5)
+
+
+def test_second_derivatives_of_a_region_are_refused():
+    model, x = Forces(), torch.randn(96, 16)
+    model.twice = False
+    step = plan(model, None, (x,), 0.85, regions=["energy", "stack.layers.0", "stack.layers.1"])
+    step(x).backward()
+    model.twice = True
+    with pytest.raises(PlanError, match="create_graph=True: region 'energy' has no second derivatives"):
+        step(x)
 
 
 def test_blocks_around_routers_that_depend_on_data():

@@ -237,6 +237,24 @@ def test_numpys_generator_is_not_replaced():
     assert rng.python_states() == state
 
 
+@pytest.mark.parametrize("kind", ["numpy", "python"])
+def test_a_step_that_seeds_by_itself_leaves_the_generator_as_the_last_step_did(kind):
+    """The states before and after are the same: that such a step draws shows only from another state."""
+    generator = random if kind == "python" else pytest.importorskip("numpy").random
+
+    def loss(model, x):
+        torch._dynamo.graph_break()
+        generator.seed(3)
+        return (model(x) * float(generator.random())).sum()
+
+    model, x = nn.Linear(8, 8), torch.randn(4, 8)
+    loss(model, x)
+    state = rng.python_states()
+    with pytest.raises(remat_torch_plan.CaptureError, match="draws from Python's or NumPy's random generator"):
+        remat_torch_plan.plan(model, loss, (x,), 1.0, work=1000, measure=False, frozen="allow", regions=False)
+    assert rng.python_states() == state
+
+
 def test_a_generator_of_the_callers_draws_once():
     generator = torch.Generator()
 

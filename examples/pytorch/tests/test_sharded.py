@@ -7,6 +7,7 @@ import torch
 import torch.distributed
 import torch.nn.functional as F
 from ranks import group, on_group
+from same import assert_same_step
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -275,12 +276,37 @@ class Packing(nn.Module):
 @pytest.mark.filterwarnings("ignore:recurrent layers")
 @pytest.mark.parametrize("dropout", (0.0, 0.3))
 @pytest.mark.parametrize("kind", (nn.LSTM, nn.GRU, nn.RNN))
-def test_packed_sequences_are_refused_in_one_sentence(kind, dropout):
+def test_packed_sequences_are_refused_in_one_sentence_without_regions(kind, dropout):
     x, lengths = torch.randn(4, 7, 8), torch.tensor([7, 5, 3, 2])
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     for inputs in ((x, lengths), (packed,)):
-        with pytest.raises(PlanError, match="^packed sequences cannot be planned, [^\n]*, and mask what it returns$"):
-            plan(Packing(kind, dropout), None, inputs)
+        with pytest.raises(PlanError, match="^packed sequences cannot be traced, [^\n]*, and mask what it returns$"):
+            plan(Packing(kind, dropout), None, inputs, regions=False)
+
+
+class Text(nn.Module):
+    """A recurrent layer on packed sequences, between layers that can be planned."""
+
+    def __init__(self, kind, dropout):
+        super().__init__()
+        self.before, self.after = (nn.Sequential(nn.Linear(n, 64), nn.GELU(), nn.Tanh(), nn.Linear(64, n)) for n in (8, 1))
+        self.layers = Packing(kind, dropout)
+
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(self.before(x), lengths, batch_first=True, enforce_sorted=False)
+        padded, lengths = pad_packed_sequence(self.layers.layers(packed)[0], batch_first=True)
+        return self.after(self.layers.last(padded)).square().mean() + lengths.sum()
+
+
+@pytest.mark.filterwarnings("ignore:recurrent layers")
+@pytest.mark.parametrize("kind, dropout", ((nn.LSTM, 0.3), (nn.GRU, 0.0), (nn.RNN, 0.0)))
+def test_packed_sequences_run_eagerly_between_regions(kind, dropout):
+    model = Text(kind, dropout)
+    eager = copy.deepcopy(model)
+    step = plan(model, None, (torch.randn(16, 9, 8), torch.randint(2, 10, (16,))), 0.85)
+    assert "before" in step.last.regions and any("pack_padded_sequence" in b.reason for b in step.last.breaks)
+    for seed in range(3):  # with other lengths
+        assert_same_step(step, model, eager, lambda m, *inputs: m(*inputs), (torch.randn(16, 9, 8), torch.randint(2, 10, (16,))), seed)
 
 
 @pytest.mark.filterwarnings("ignore:recurrent layers")

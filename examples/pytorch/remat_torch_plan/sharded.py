@@ -19,7 +19,7 @@ def is_sharded(module):
 
 
 def parts_of(module):
-    """The module and all modules in it, each once, in a tenth of the time of `modules()`: for what looks at them in each step. O(modules)."""
+    """The module and all modules in it, each once, in less than half of the time that `modules()` takes: for what looks at them in each step. O(modules)."""
     found, left = {}, [module]
     while left:
         part = left.pop()

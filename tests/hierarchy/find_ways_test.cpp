@@ -25,7 +25,6 @@
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/data.hpp"
-#include "support/group_classes.hpp"
 #include "support/long_run.hpp"
 #include "support/processor_time.hpp"
 #include "support/random_sub_graphs.hpp"
@@ -175,7 +174,7 @@ TEST_CASE("the same for any number of threads") {
 TEST_CASE("equal parts are solved once, and have the same options") {
   const test::divided_step d = bundled("gpt2-small-b8-s1024", 12);
   const std::vector<sub_graph> parts = d.sub_graphs();
-  const test::group_classes classes = test::classify(d.whole.graph(), d.hierarchy, way_cache::likeness());
+  const group_classes classes = classify(d.whole.graph(), d.hierarchy, way_cache::likeness());
   question search = quick(30);
   search.max_budgets = 4;
   const way_table table = ways_of(parts, search);

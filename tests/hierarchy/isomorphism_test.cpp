@@ -22,7 +22,6 @@
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/schedule/schedule.hpp"
-#include "support/group_classes.hpp"
 #include "support/random_graph.hpp"
 #include "support/schedules.hpp"
 
@@ -280,14 +279,14 @@ TEST_CASE("the blocks of GPT-2 are one class") {
   const problem p(g, roofline_cost{});
   {
     const operation_hierarchy h = partition_at_repeats(p.graph());
-    const test::group_classes c = test::classify(p.graph(), h);
+    const group_classes c = classify(p.graph(), h);
     CHECK(h.groups.size() == 13);
     CHECK(c.sub_graphs.size() == 2);  // the step, and a block
     CHECK(std::count(c.class_of.begin(), c.class_of.end(), 1U) == 12);
   }
   // Two sequences of each of the twelve blocks, the end of the forward, and the whole training step.
   const operation_hierarchy h = h_partition(p.graph());
-  const test::group_classes c = test::classify(p.graph(), h);
+  const group_classes c = classify(p.graph(), h);
   std::map<std::uint32_t, std::size_t> size;
   for (const std::uint32_t k : c.class_of) ++size[k];
   CHECK(c.sub_graphs.size() == 4);

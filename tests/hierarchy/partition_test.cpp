@@ -23,7 +23,6 @@
 #include "remat/problem/problem.hpp"
 #include "support/block_stack.hpp"
 #include "support/data.hpp"
-#include "support/group_classes.hpp"
 #include "support/large_steps.hpp"
 #include "support/long_run.hpp"
 #include "support/random_graph.hpp"
@@ -98,7 +97,7 @@ void check_top_level(const flat_graph& s, const operation_hierarchy& h, std::uin
 
 /// The groups of the top level that differ.
 std::size_t distinct_on_top(const flat_graph& s, const operation_hierarchy& h) {
-  const test::group_classes classes = test::classify(s, h);
+  const group_classes classes = classify(s, h);
   std::set<std::uint32_t> distinct;
   for (const std::uint32_t child : h.children[0])
     if (h.is_group(child)) distinct.insert(classes.class_of[h.group_at(child)]);
@@ -107,7 +106,7 @@ std::size_t distinct_on_top(const flat_graph& s, const operation_hierarchy& h) {
 
 /// The groups that are sequences of at least two groups, all equal up to renaming.
 std::size_t chains_of_like_stages(const flat_graph& s, const operation_hierarchy& h) {
-  const test::group_classes classes = test::classify(s, h);
+  const group_classes classes = classify(s, h);
   std::size_t chains = 0;
   for (std::size_t g = 1; g < h.groups.size(); ++g) {
     std::set<std::uint32_t> stages;
@@ -373,7 +372,7 @@ TEST_CASE("however deep a stack is, few of its groups are distinct") {
         options.max_top = blocks == 64 ? 8 : 30;
         const operation_hierarchy h = make(p.graph(), options);
         CHECK(distinct_on_top(p.graph(), h) <= 13);
-        CHECK(test::classify(p.graph(), h).sub_graphs.size() <= 26);
+        CHECK(classify(p.graph(), h).sub_graphs.size() <= 26);
       }
   }
 }

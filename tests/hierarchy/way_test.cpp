@@ -19,7 +19,6 @@
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
 #include "support/data.hpp"
-#include "support/group_classes.hpp"
 #include "support/long_run.hpp"
 #include "support/random_sub_graphs.hpp"
 
@@ -338,7 +337,7 @@ TEST_CASE("an option of a group is one of a group that is equal to it, with the 
   for (const char* name : {"resnet50-b64-224", "gpt2-small-b8-s1024", "mlp-mixer-b16-b64-224"}) {
     const test::divided_step d = test::divide(bundled(name), 12, 30);
     REQUIRE_FALSE(d.mixed_sums());
-    const test::group_classes classes = test::classify(d.whole.graph(), d.hierarchy);
+    const group_classes classes = classify(d.whole.graph(), d.hierarchy);
     sub_graph_extractor extract(d.whole.graph(), d.hierarchy);
     std::size_t moved = 0;
     for (std::uint32_t g = 1; g < classes.class_of.size(); ++g) {

@@ -387,4 +387,23 @@ struct sub_graph_classes {
   return out;
 }
 
+/// Classes of the groups of a hierarchy: the sub-graphs are the groups, by index.
+struct group_classes : sub_graph_classes {
+  std::vector<sub_graph> sub_graphs{};  ///< class → the representative, as `sub_graph_extractor` gives it
+};
+
+/// \overload
+///
+/// Classes of all groups of the hierarchy `h` of the graph `g`.
+[[nodiscard]] inline group_classes classify(const flat_graph& g, const operation_hierarchy& h,
+                                            const isomorphism_options& options = {}) {
+  sub_graph_extractor extract(g, h);
+  std::vector<sub_graph> sub_graphs;
+  for (std::uint32_t i = 0; i < h.groups.size(); ++i) sub_graphs.push_back(extract(i));
+  group_classes out;
+  static_cast<sub_graph_classes&>(out) = classify(sub_graphs, options);
+  for (const std::uint32_t i : out.representative) out.sub_graphs.push_back(std::move(sub_graphs[i]));
+  return out;
+}
+
 }  // namespace REMAT_NAMESPACE::detail

@@ -55,9 +55,9 @@ struct refined_options {
 ///    the bound of several moments (0.05 %), and of several moments together on at most 2,000 operations (0.1 to 10 %);
 ///    `exact`, for graphs of at most 512 operations (0.1 %; it gives up if it closes little of the gap); a split of the
 ///    step at the moments that give the bound, the last one first, where a minimum cut says what to hold and each part
-///    is solved by these steps (0.5 %, once 0.1 %; `splits` says how often); `evict` under random preferences (0.5 %);
-///    and `refine` from all schedules found. The next slice goes to the part that has had least for its weight, which
-///    grows when it closes some of the gap.
+///    is solved by these steps, but for the bound of moments together (0.5 %, once 0.1 %; `splits` says how often);
+///    `evict` under random preferences (0.5 %); and `refine` from all schedules found. The next slice goes to the part
+///    that has had least for its weight, which grows when it closes some of the gap.
 /// 6. `refine` once more, with the last two fifths of the limits.
 ///
 /// The first steps get shares of what is left of the limits (`run_clock::part`). The solve ends as soon as a schedule

@@ -68,17 +68,13 @@ REMAT_INLINE stop_reason detail::improve_by_refinement(const problem& p, solutio
 
 REMAT_INLINE solution refined_solver::operator()(const problem& p, const refined_options& options) const {
   require_valid_options(name, options);
-  const bool copies = p.link().has_value();
   detail::require_legal_starts(p, options.starts, name);
+  using steps = detail::refinement_steps;
+  if (!p.link()) return steps::solve(p, options, steps::aim::schedules_and_bound);
   detail::pool known(p);
-  detail::solve_by_own_method(p, known.answer(), name, options.run, improvement{},
-                              {.opens_with_listed_order = copies, .may_copy = true},
-                              [&](run_clock& clock, solution&) -> stop_reason {
-                                if (copies) return detail::refined_solve::take_turns(known, p, options, clock);
-                                detail::refinement_steps steps(known, options);
-                                const stop_reason stopped = steps.open(clock);
-                                return stopped == stop_reason::none ? steps.go_on(clock) : stopped;
-                              });
+  detail::solve_by_own_method(
+      p, known.answer(), name, options.run, improvement{}, {.may_copy = true},
+      [&](run_clock& clock, solution&) { return detail::refined_solve::take_turns(known, p, options, clock); });
   return std::move(known.answer());
 }
 

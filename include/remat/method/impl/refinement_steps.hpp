@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/run.hpp"
+#include "remat/method/detail/own_method.hpp"
 #include "remat/method/exact.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/portfolio/detail/annealing_part.hpp"
@@ -21,6 +23,7 @@
 #include "remat/portfolio/detail/windows_part.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/schedule.hpp"
+#include "remat/solver/solution.hpp"
 
 namespace REMAT_NAMESPACE::detail {
 
@@ -43,6 +46,18 @@ class refinement_steps {
   }
   refinement_steps(const refinement_steps&) = delete;  // the parts refer to it
   refinement_steps& operator=(const refinement_steps&) = delete;
+
+  /// Takes all steps within the limits of `options`, in the frame of named solvers.
+  [[nodiscard]] static solution solve(const problem& p, const refined_options& options, aim a) {
+    pool known(p);
+    solve_by_own_method(p, known.answer(), refined_solver::name, options.run, improvement{},
+                        {.opens_with_listed_order = false}, [&](run_clock& clock, solution&) -> stop_reason {
+                          refinement_steps steps(known, options, a);
+                          const stop_reason stopped = steps.open(clock);
+                          return stopped == stop_reason::none ? steps.go_on(clock) : stopped;
+                        });
+    return std::move(known.answer());
+  }
 
   /// The driver of `go_on`, to which other parts may be added.
   [[nodiscard]] driver& parts() noexcept { return driver_; }
@@ -116,14 +131,9 @@ class refinement_steps {
     solving.gap = options.gap;
     solving.splits = options.splits - 1;
     return [solving](const problem& side, const run_control& run) {
-      pool known(side);
-      run_clock clock(run);
-      refinement_steps steps(known, solving, aim::schedules);
-      if (steps.open(clock) == stop_reason::none) steps.go_on(clock);
-      solution found = std::move(known.answer());
-      found.statistics.work = clock.work_done();
-      found.out_of_memory = clock.is_out_of_memory();
-      return found;
+      refined_options own = solving;
+      own.run = run;
+      return solve(side, own, aim::schedules);
     };
   }
 

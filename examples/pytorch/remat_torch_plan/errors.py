@@ -3,11 +3,17 @@
 
 
 class PlanError(RuntimeError):
-    """The step cannot be planned or run as asked."""
+    """The step cannot be planned or run as asked.
+
+    `says_why`: where a plan by regions fails with it, its message is what the caller is to see, in place of why the whole cannot be traced."""
+
+    says_why = True
 
 
 class CaptureError(PlanError):
     """The step cannot be traced into one graph: the message has the module's path and the line."""
+
+    says_why = False
 
 
 class TooManyPlansError(PlanError):

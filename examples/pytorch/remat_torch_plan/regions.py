@@ -83,9 +83,7 @@ BETWEEN = "between breaks"  # the name of a region that is no module
 
 
 class NoRegions(CaptureError):
-    """No part of the step can be planned. `says_why`: the message is what the caller is to see, in place of why the whole cannot be traced."""
-
-    says_why = False
+    """No part of the step can be planned."""
 
 
 class _SecondDerivatives(PlanError):

@@ -552,7 +552,7 @@ class PlannedStep(nn.Module):
         except BaseException as error:
             if not state.traced.plans:
                 state.traced, self._options = before, options
-            says_why = isinstance(error, PlanError) and getattr(error, "says_why", not isinstance(error, CaptureError))
+            says_why = isinstance(error, PlanError) and error.says_why
             if says_why or state.traced.plans or not isinstance(error, Exception):
                 raise
             cause = error

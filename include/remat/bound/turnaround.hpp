@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,12 @@ struct moment_chain;
 struct turnaround_state;
 /// The flows of a bound, times the operations of its graph, that are one unit of work: some microseconds.
 inline constexpr std::uint64_t flow_operations_per_work = 16;
+
+/// Counts the flows of a bound as work, at most all that is left: a bound at one moment ends by itself, not at a limit
+/// of work.
+inline void count_flows(std::uint64_t flows, std::uint32_t operations, run_clock& clock) {
+  clock.work(std::min(flows * operations / flow_operations_per_work, clock.work_left()));
+}
 }  // namespace detail
 
 /// Options of `turnaround_bound` and `turnaround_analysis`.

@@ -272,7 +272,7 @@ class backward_search : public search_end {
 inline constexpr std::uint64_t least_work_for_chain = 10'000;
 
 /// The bound of chains of moments, if the limits allow for it: it raises `best.lower_bound`. Null: there is none.
-[[nodiscard]] REMAT_INLINE std::shared_ptr<const moment_chain> find_chain(const problem& p, const run_clock& clock,
+[[nodiscard]] REMAT_INLINE std::shared_ptr<const moment_chain> find_chain(const problem& p, run_clock& clock,
                                                                           solution& best) {
   if (clock.control().work_limit < least_work_for_chain * p.graph().num_operations) return nullptr;
   turnaround_options linking;
@@ -281,6 +281,7 @@ inline constexpr std::uint64_t least_work_for_chain = 10'000;
   linking.chain_moments = 48;
   linking.run = clock.limits(0.25);
   const turnaround_result found = turnaround_bound(p, linking);
+  count_flows(found.flows, p.graph().num_operations, clock);
   if (!found.infeasible) best.lower_bound = std::max(best.lower_bound, found.lower_bound);
   return found.links;
 }

@@ -96,7 +96,7 @@ class refinement_steps {
     proving.branch_nodes = options_.branch_nodes;
     proving.run = own.control();
     bound_ = analysis_.bound(pool_.instance().budget(), proving);
-    setting_.count_flows(bound_.flows, own);
+    count_flows(bound_.flows, setting_.size(), own);
     return pool_.put_moment(bound_);
   }
 

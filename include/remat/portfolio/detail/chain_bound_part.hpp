@@ -27,7 +27,7 @@ namespace REMAT_NAMESPACE::detail {
     proving.chain_moments = most_chain_moments;
     proving.run = clock.control();
     const turnaround_result found = s.analysis.bound(s.instance.budget(), proving);
-    s.count_flows(found.flows, clock);
+    count_flows(found.flows, s.size(), clock);
     if (!found.chain.empty()) *best = found;
     if (best->links == nullptr) best->links = std::make_shared<const moment_chain>();  // `exact` looks for no other
     part_slice slice;

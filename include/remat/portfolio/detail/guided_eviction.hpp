@@ -72,7 +72,7 @@ class guided_eviction {
     guiding.want_saved = want_saved;
     guiding.run = clock.limits(opening_shares::guided);
     turnaround_result found = s_.analysis.bound(part_of_budget(room), guiding);
-    s_.count_flows(found.flows, clock);
+    count_flows(found.flows, s_.size(), clock);
     return found;
   }
 

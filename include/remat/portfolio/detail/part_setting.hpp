@@ -28,11 +28,6 @@ struct part_setting {
   turnaround_analysis& analysis;   ///< the graph's; one call after the other
 
   [[nodiscard]] std::uint32_t size() const noexcept { return instance.graph().num_operations; }
-  /// Counts the flows of a bound as work, at most all that is left: a bound at one moment ends by itself, not at a
-  /// limit of work.
-  void count_flows(std::uint64_t flows, run_clock& clock) const {
-    clock.work(std::min(flows * size() / flow_operations_per_work, clock.work_left()));
-  }
   /// The name of a schedule that the part `by` has found.
   [[nodiscard]] std::string name_of(std::string_view by) const { return by_part(whole, by); }
 };

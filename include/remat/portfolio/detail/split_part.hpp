@@ -67,7 +67,7 @@ class step_splitter {
     const auto free = static_cast<std::int64_t>(room * static_cast<double>(s_.instance.budget() - cut.working_set()));
     const moment_optimum choice = find_moment_optimum(cut, free, multiplier, 1e-7 * g.needed_time, s_.branch_nodes,
                                                       [&] { return clock.should_stop(); });
-    s_.count_flows(choice.flows, clock);
+    count_flows(choice.flows, s_.size(), clock);
     if (!std::isfinite(choice.upper)) return false;
     const auto sides = step_split::at(s_.instance, moment, choice.saved, rerun_order::on_demand);
     if (!sides) return false;

@@ -493,6 +493,7 @@ class search {
       const auto budget = static_cast<std::int64_t>(factor * static_cast<double>(problem_.budget()));
       bounding.run = clock_.limits();
       const turnaround_result r = analysis.bound(budget, bounding);
+      detail::count_flows(r.flows, problem_.graph().num_operations, clock_);
       if (!r.infeasible && r.recomputation > 0 && std::find(moments.begin(), moments.end(), r.moment) == moments.end())
         moments.push_back(r.moment);
     }

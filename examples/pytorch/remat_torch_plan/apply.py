@@ -285,7 +285,7 @@ class Applier:
         """[(place of an input of the step, that input, its gradient)]; what is to be added to it, too, with (place, number from 1)."""
         joint = self.g.joint
         places = self.places_of_inputs()
-        output = next(iter(joint.graph.find_nodes(op="output")))
+        output = joint.graph.output_node()
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
         pairs = zip(results[self.g.num_forward_outputs :], output.meta["desc"][self.g.num_forward_outputs :])
         found = []
@@ -304,7 +304,7 @@ class Applier:
     def written_places(self):
         """The places of the inputs that the step changes."""
         written = {n.args[0].meta.get("desc") for n in self.g.writes}
-        output = next(iter(self.g.joint.graph.find_nodes(op="output")))
+        output = self.g.joint.graph.output_node()
         written |= {getattr(d, "mutated_input", None) for d in output.meta.get("desc") or []}
         return frozenset(place for desc, (place, _) in self.places_of_inputs().items() if desc in written)
 

@@ -297,7 +297,7 @@ def _explain(error, module, path, line):
 
 def _check_output(joint, stack):
     """Refuses a step whose output is not one scalar that can be differentiated."""
-    output = next(iter(joint.graph_module.graph.find_nodes(op="output")))
+    output = joint.graph_module.graph.output_node()
     kinds = [type(d).__name__ for d in output.meta["desc"]]
     tangents = [n for n in joint.graph_module.graph.nodes if is_tangent(n)]
     losses = [n for n, k in zip(output.args[0], kinds) if k == "PlainAOTOutput"]

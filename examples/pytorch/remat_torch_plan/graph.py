@@ -190,7 +190,7 @@ def drop_effect_tokens(joint, num_forward_outputs):
     the place that the caller knows. Here a mark in the meta data keeps the order. Returns the number of forward outputs.
     """
     graph = joint.graph
-    output = next(iter(graph.find_nodes(op="output")))
+    output = graph.output_node()
     descs = output.meta.get("desc") or [None] * len(output.args[0])
     kept = [i for i, d in enumerate(descs) if not _is_of_token(d)]
     output.args = (tuple(output.args[0][i] for i in kept),)
@@ -242,7 +242,7 @@ def keep_inputs_that_change(joint, num_forward_outputs):
     Returns {copy: input}. The copies that the backward pass does not need are left out again when a schedule is applied.
     """
     graph = joint.graph
-    output = next(iter(graph.find_nodes(op="output")))
+    output = graph.output_node()
     changed = {
         getattr(d, "mutated_input", None)
         for d in output.meta.get("desc", [])[:num_forward_outputs]
@@ -289,7 +289,7 @@ def give_the_loss_away(joint, num_forward_outputs):
     So a schedule may free the loss itself, which can be large: some kernels reduce their elements in place.
     """
     graph = joint.graph
-    output = next(iter(graph.find_nodes(op="output")))
+    output = graph.output_node()
     results = list(output.args[0])
     descs = output.meta.get("desc") or [None] * len(results)
     for i in range(num_forward_outputs):
@@ -313,7 +313,7 @@ def give_gradients_their_layout(joint, num_forward_outputs):
     Autograd would copy it, too, but at the end of the backward pass and beyond the plan's bytes.
     """
     graph = joint.graph
-    output = next(iter(graph.find_nodes(op="output")))
+    output = graph.output_node()
     results = list(output.args[0])
     descs = output.meta.get("desc") or [None] * len(results)
     parameters = {n.meta["desc"]: n.meta["val"] for n in graph.find_nodes(op="placeholder") if "desc" in n.meta and is_parameter(n)}
@@ -345,7 +345,7 @@ def give_gradients_storages_of_their_own(joint, num_forward_outputs):
     Each is handed over by itself, and freed or written over by who gets it. One that shows the whole storage keeps it.
     """
     graph = joint.graph
-    output = next(iter(graph.find_nodes(op="output")))
+    output = graph.output_node()
     results = list(output.args[0])
     sharing = {}  # storage -> places
     for i in range(num_forward_outputs, len(results)):
@@ -375,7 +375,7 @@ def take_gradients_apart(joint, num_forward_outputs, uses):
     below these are gradients of something in the region.
     """
     graph = joint.graph
-    output = next(iter(graph.find_nodes(op="output")))
+    output = graph.output_node()
     results = list(output.args[0])
     descs = output.meta.get("desc") or [None] * len(results)
     taken = [n for n in results if isinstance(n, Node)]
@@ -478,7 +478,7 @@ class _Builder:
         self.granularity = GPU_GRANULARITY if device.type == "cuda" else 1
         self.effect = set()  # the storage that the last operation with a side effect makes
         self.by_key = {}  # of an untyped storage: (key, the tensor, to keep the key in use)
-        output = next(iter(joint.graph.find_nodes(op="output")))
+        output = joint.graph.output_node()
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
         self.forward_outputs = [n for n in results[:num_forward_outputs] if isinstance(n, Node)]
         self.forward_outputs += [n.args[1] for n in self.g.writes if isinstance(n.args[1], Node)]
@@ -820,7 +820,7 @@ def _bytes_accessed(node, results):
 
 def count_forward_outputs(joint):
     """The number of outputs of the joint graph that belong to the forward pass, by their descriptions."""
-    output = next(iter(joint.graph.find_nodes(op="output")))
+    output = joint.graph.output_node()
     descs = output.meta["desc"]
     return next((i for i, d in enumerate(descs) if d is None or type(d).__name__ == "GradAOTOutput"), len(descs))
 

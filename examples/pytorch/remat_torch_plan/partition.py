@@ -53,7 +53,7 @@ class Partition:
         self._needs_tangent = [False] * len(self.nodes)
         for i, reads in enumerate(self._reads):
             self._needs_tangent[i] = i in self._tangents or any(self._needs_tangent[r] for r in reads)
-        output = next(iter(joint.find_nodes(op="output")))
+        output = joint.output_node()
         results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
         count = graph.num_forward_outputs
         self._outputs = [self.place[n] for n in results[:count] if isinstance(n, torch.fx.Node)]

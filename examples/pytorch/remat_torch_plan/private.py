@@ -260,18 +260,14 @@ def by_inductor(count_results):
     """A compiler for AOTAutograd's forward graph, and one for its backward graph. `count_results()`: outputs of the first that the caller gets."""
 
     def forward(module, inputs):
-        _output_of(module).meta["user_visible_output_idxs"] = list(range(count_results()))  # these keep their strides
+        module.graph.output_node().meta["user_visible_output_idxs"] = list(range(count_results()))  # these keep their strides
         return _compile_fx_inner(module, inputs)
 
     def backward(module, inputs):
-        _output_of(module).meta["user_visible_output_idxs"] = []
+        module.graph.output_node().meta["user_visible_output_idxs"] = []
         return _compile_fx_inner(module, inputs, is_backward=True)
 
     return forward, backward
-
-
-def _output_of(module):
-    return next(iter(module.graph.find_nodes(op="output")))
 
 
 def storage_key(tensor):

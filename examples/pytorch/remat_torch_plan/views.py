@@ -24,7 +24,7 @@ def drop_needless_views(joint, num_forward_outputs):
             continue
         while node.target in _VIEWS and node.args[0].target in _VIEWS and _shows(node.args[0].args[0], node):
             node.args = (node.args[0].args[0], *node.args[1:])
-    output = next(iter(graph.find_nodes(op="output")))
+    output = graph.output_node()
     results = list(output.args[0])
     gradients = results[num_forward_outputs:]
     new = [instead.get(n, n) for n in gradients]

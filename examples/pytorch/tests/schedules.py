@@ -203,7 +203,7 @@ def _primals(taken, inputs):
 
 
 def _outcome(taken, graph, results, gradients):
-    output = next(iter(taken.graph_module.graph.find_nodes(op="output")))
+    output = taken.graph_module.graph.output_node()
     descs = output.meta["desc"]
     found = Outcome(None, generator=torch.get_rng_state())
     for desc, value in zip(descs[: graph.num_forward_outputs], results):

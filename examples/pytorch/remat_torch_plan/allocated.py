@@ -6,6 +6,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from .private import allocations, pytree
+from .room import device_of
 from .snapshot import Snapshot
 
 
@@ -15,7 +16,7 @@ def peak_of_step(module, run, inputs, kwargs, written=()):
     Gradients count. The step runs twice, as its first run may allocate what stays; what it changes is put back.
     """
     tensors = [*module.parameters(), *module.buffers(), *(t for t in pytree.tree_leaves((inputs, kwargs)) if isinstance(t, torch.Tensor))]
-    device = next((t.device for t in tensors if t.device.type == "cuda"), torch.device("cpu"))
+    device = device_of(tensors)
     wanted = [p for p in module.parameters() if p.requires_grad]
 
     def once():

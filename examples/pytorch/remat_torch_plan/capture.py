@@ -24,6 +24,7 @@ from .eager import as_eager, refuse_packed_sequences
 from .errors import CaptureError, PlanError
 from .graph import FOLDERS, is_tangent
 from .private import FakeTensor, FakeTensorMode, export_joint, pytree, renew_flat_weights, telling_that_it_is_traced
+from .room import device_of
 
 
 class LossModule(nn.Module):
@@ -231,7 +232,8 @@ def capture(model, loss, inputs, kwargs=None, device=None):
         refuse_packed_sequences()
     stack = contextlib.ExitStack()
     marks = _Provenance(module)
-    target = torch.device(device) if device is not None else _device_of(module, inputs, kwargs)
+    tensors = (t for t in (*module.parameters(), *pytree.tree_leaves((inputs, kwargs))) if isinstance(t, torch.Tensor))
+    target = torch.device(device) if device is not None else device_of(tensors)
     here = target.type != "cuda" or torch.cuda.is_available()
     traced_on = target if here else torch.device("cpu")
     try:
@@ -262,11 +264,6 @@ def capture(model, loss, inputs, kwargs=None, device=None):
 
 def _is_packed(value):
     return isinstance(value, nn.utils.rnn.PackedSequence)
-
-
-def _device_of(module, inputs, kwargs):
-    tensors = [*module.parameters(), *pytree.tree_leaves((inputs, kwargs))]
-    return next((t.device for t in tensors if isinstance(t, torch.Tensor)), torch.device("cpu"))
 
 
 # Errors of a step that runs nowhere, rather than of a trace.

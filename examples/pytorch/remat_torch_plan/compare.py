@@ -25,7 +25,7 @@ from .eager import has_recurrent_layers
 from .errors import PlanError
 from .graph import has_own_generator, is_random
 from .private import DisableAutocast, disable_current_modes, pytree, sequence_number, without_checkpoints, without_hooks_of_saved_tensors
-from .room import free_bytes, host_bytes
+from .room import device_of, free_bytes, host_bytes
 from .sharded import gather_nothing, gradients_by_backward, local, refuse_to_accumulate
 from .snapshot import Snapshot, same_bits
 
@@ -108,9 +108,9 @@ class _Comparison:
         tensors = [t for t in pytree.tree_leaves((inputs, kwargs)) if isinstance(t, torch.Tensor)]
         known = {id(t) for t in (*tensors, *module.buffers())}
         self.written = [t for t in written if id(t) not in known]
-        devices = {t.device for t in (*module.parameters(), *module.buffers(), *tensors)}
-        self.device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
-        self.devices = [d for d in devices if d.type == "cuda"]
+        everything = *module.parameters(), *module.buffers(), *tensors
+        self.device = device_of(everything)
+        self.devices = [d for d in {t.device for t in everything} if d.type == "cuda"]
         self.parameters = {n.removeprefix("model."): p for n, p in module.named_parameters() if p.requires_grad}
         self.generators = _generators_of([g.joint for g in plan.graphs])
         self.random = plan.random_operations()

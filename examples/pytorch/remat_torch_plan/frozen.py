@@ -16,6 +16,7 @@ from .errors import CaptureError
 from .graph import build
 from .guarded import Unchecked
 from .private import default_partition, pytree
+from .room import device_of
 from .runner import compile_as_written, compile_with_gates
 
 _HOOKS = (
@@ -136,5 +137,5 @@ def _state_of_arguments(inputs, kwargs):
 
 
 def _autocast(module):
-    device = next((p.device.type for p in module.parameters()), "cpu")
+    device = device_of(module.parameters()).type
     return torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)

@@ -45,6 +45,7 @@ from .private import (
     push_mode,
     pytree,
 )
+from .room import device_of
 from .runner import AS_WRITTEN, run_as_written, run_backward_as_written
 
 NO_LOSS = "the step has no loss that needs a gradient; expected one scalar that depends on a parameter"
@@ -413,8 +414,7 @@ class _Partition(CustomPartitionerFn):
         tangents = [n.meta["val"] for n in joint.graph.nodes if is_tangent(n)]
         if len(tangents) == 1 and tangents[0].numel() != 1:
             raise CaptureError(f"the loss must be a scalar; its shape is {list(tangents[0].shape)}: take its mean or sum")
-        device = next((t.device for n in joint.graph.nodes for t in tensors_of(n) if t.device.type != "cpu"), "cpu")
-        self.device = device = torch.device(device)
+        self.device = device = device_of(t for n in joint.graph.nodes for t in tensors_of(n))
         graph = build(joint, "step", num_fwd_outputs, device)
         plan = self._make_plan(graph, device)
         self._found(plan)

@@ -25,6 +25,7 @@ from .private import (
     telling_that_it_is_traced,
     without_device,
 )
+from .room import device_of
 
 _LOG = logging.getLogger("remat_torch_plan")
 
@@ -96,7 +97,7 @@ DEVICES = {"cuda"}  # whose kernels `warning` compares: on a CPU the first step'
 
 def warning(module, inputs, kwargs):
     """One line about the kernels that a planned step of `module` (a LossModule) has in the place of eager's; "" if none is known to be other."""
-    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    device = device_of(module.parameters())
     if device.type not in DEVICES:
         return ""
     try:

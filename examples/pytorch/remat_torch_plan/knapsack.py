@@ -27,6 +27,7 @@ from .measure import measure as measure_operations
 from .partition import Partition, set_times
 from .planner import is_fraction, parse_budget
 from .private import CustomKnapsackSolver, FakeTensor, functorch_config, knapsack_names
+from .room import device_of
 
 _FRONTIERS = {}  # graph and options as a hash -> [_Found], so that all budgets of a process see one frontier
 # torch.compile takes a cheaper cut without asking the solver where a budget is above that cut's part of the saved bytes. No comparison
@@ -147,7 +148,7 @@ class RematKnapsackSolver(CustomKnapsackSolver or object):
             for tensor in tensors_of(node):
                 if type(tensor) not in (torch.Tensor, FakeTensor, torch.nn.Parameter):
                     raise CaptureError(f"{node} is a {type(tensor).__name__}")
-        device = next((t.device for n in joint_graph.nodes for t in tensors_of(n) if t.device.type != "cpu"), torch.device("cpu"))
+        device = device_of(t for n in joint_graph.nodes for t in tensors_of(n))
         graph = read(joint_graph.owning_module, device)
         if self.measure:
             measure_operations(graph, device)

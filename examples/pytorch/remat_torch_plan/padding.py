@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from .errors import PlanError
 from .private import BatchNorm, disable_current_modes, without_hooks_of_saved_tensors
+from .room import device_of
 from .snapshot import Snapshot
 
 _MULTIPLE = 8
@@ -73,7 +74,7 @@ class Padding:
                 m.training = mode
             before.restore()
         types = [p.dtype for p in module.parameters() if p.is_floating_point()]
-        device = next((p.device.type for p in module.parameters()), "cpu")
+        device = device_of(module.parameters()).type
         if torch.is_autocast_enabled(device):
             types.append(torch.get_autocast_dtype(device))
         near = 1000 * max((torch.finfo(t).eps for t in types), default=torch.finfo(torch.float32).eps)

@@ -61,7 +61,7 @@ from .private import (
     without_checkpoints,
     without_hooks_of_saved_tensors,
 )
-from .room import free_bytes
+from .room import device_of, free_bytes
 from .runner import AS_WRITTEN, keep_arguments, run_as_written
 from .sharded import Ranks, RanksDiffer, gather_nothing, gradients_by_backward, has_sharded_parts, is_sharded, local, parts_of, refuse_to_accumulate
 from .snapshot import Snapshot, Writes
@@ -1122,7 +1122,7 @@ class RegionsStep:
         return RegionsPlan(calls, [], budget, *numbers, peak, found["overhead"], found["gap"], choice=ways, memory=run.memory())
 
     def _device(self):
-        return next((p.device for p in self._module.parameters() if p.device.type != "cpu"), torch.device("cpu"))
+        return device_of(self._module.parameters())
 
     def _gpus(self):
         return {p.device for p in self._module.parameters() if p.device.type == "cuda"}

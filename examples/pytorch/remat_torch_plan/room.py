@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
-"""How much memory is free: for a comparison with eager PyTorch, which takes what a plan saves."""
+"""On which device a step runs, and how much memory is free there: for a comparison with eager PyTorch, which takes what a plan saves."""
 import os
 
 import torch
+
+
+def device_of(tensors):
+    """The device of a step that has these tensors: the first that is no CPU; the CPU if there is none."""
+    return next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
 
 
 def free_bytes(device):

@@ -38,6 +38,7 @@ from .padding import Padding, check_pad
 from .page import page_of
 from .regions import RegionsPlan, RegionsStep
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
+from .room import device_of
 from .saved import SavedPlans, save_plans
 from .sharded import is_sharded, local
 from .snapshot import Snapshot
@@ -257,7 +258,7 @@ class Plan:
 
     @property
     def device(self):
-        return next((t.device for o in self.graph.operations if o.node is not None for t in tensors_of(o.node) if t.is_cuda), torch.device("cpu"))
+        return device_of(t for o in self.graph.operations if o.node is not None for t in tensors_of(o.node))
 
     # What a comparison with eager PyTorch asks of a plan.
 
@@ -947,7 +948,7 @@ def _summary(module, found, optimizer, device_bytes):
     else:
         lines.append("optimizer     not counted: name it, report(optimizer=…)")
     lines.append(f"in all        {bytes_in_words(beside + found.peak_bytes)}")
-    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    device = device_of(module.parameters())
     if device_bytes is None and device.type == "cuda":
         device_bytes = torch.cuda.get_device_properties(device).total_memory
     if device_bytes is not None:

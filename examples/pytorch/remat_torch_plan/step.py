@@ -12,7 +12,7 @@ import time
 import warnings
 import weakref
 import webbrowser
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
@@ -299,6 +299,15 @@ class _Explained:
     prepare = __call__
 
 
+@dataclass
+class _Compilations:
+    """Those of one graph by Inductor, until what its code takes is within the budget."""
+
+    taken: list = field(default_factory=list)  # (bytes promised, bytes measured) of each
+    target: tuple | None = None  # (bytes to plan for, those of the last plan), where the budget was exceeded
+    set_aside: list = field(default_factory=list)  # (plan, what was compiled for it), each above the budget
+
+
 class _State:
     """What a step holds beside its parts; in no table of the module."""
 
@@ -314,10 +323,8 @@ class _State:
         self.seconds = 0.0  # of tracing, measuring and planning
         self.runs_eagerly = False  # some calls do, since there are too many plans
         self.checked = set()  # plans that were compared with eager PyTorch
-        self.targets = {}  # graph as text -> (bytes to plan for, those of the last plan), where Inductor's code has exceeded the budget
-        self.measured = {}  # graph as text -> (promised, measured) of each compilation
-        self.measuring = False
-        self.set_aside = {}  # graph as text -> [(plan, what was compiled for it)] that took more than the budget
+        self.compilations = {}  # graph as text -> _Compilations
+        self.measuring = False  # a compiled step runs to be measured
         self.kernels_compared = set()  # plans whose kernels were
         self.due = False  # so is the plan of this call
         self.verification = None  # the last
@@ -469,26 +476,26 @@ class PlannedStep(nn.Module):
         finally:
             state.measuring = False
         content = next(text for text, found in state.by_content.items() if found is plan)
-        tried = state.measured.setdefault(content, [])
-        tried.append((plan.peak_bytes, plan.measured_bytes))
+        compilations = state.compilations.setdefault(content, _Compilations())
+        taken, aside = compilations.taken, compilations.set_aside
+        taken.append((plan.peak_bytes, plan.measured_bytes))
         budget = plan.schedule.budget_bytes
         _LOG.info("compiled: promised %s, takes %s of %s", *map(bytes_in_words, (*tried[-1], budget)))
         if plan.measured_bytes <= budget:
-            state.set_aside.pop(content, None)
+            aside.clear()
             return
-        target = allocated.next_target(tried, budget, plan.baseline_bytes) if len(tried) < MOST_COMPILATIONS else None
-        aside = state.set_aside.setdefault(content, [])
+        target = allocated.next_target(taken, budget, plan.baseline_bytes) if len(taken) < MOST_COMPILATIONS else None
         aside.append((plan, state.traced.forget(plan)))
         if target is not None:
-            state.targets[content] = target, plan.peak_bytes
+            compilations.target = target, plan.peak_bytes
             del state.by_content[content]
             return
         best, compiled = min(aside, key=lambda pair: pair[0].measured_bytes)
-        del state.set_aside[content]
+        aside.clear()
         state.by_content[content] = best
         state.traced.restore(best, compiled)
         warnings.warn(
-            f"compile=True: Inductor's code takes {best.measured_bytes:,} bytes, and the budget is {budget:,}: the least of {len(tried)} plans for less and less; "
+            f"compile=True: Inductor's code takes {best.measured_bytes:,} bytes, and the budget is {budget:,}: the least of {len(taken)} plans for less and less; "
             "compile=False keeps to it to the byte",
             PlanWarning,
             stacklevel=2,
@@ -731,7 +738,8 @@ class PlannedStep(nn.Module):
             else:
                 measure_workspaces(graph, device)
             measure_seconds = time.perf_counter() - begin
-            found = self._solve(graph, device, self._state.targets.get(content))
+            earlier = self._state.compilations.get(content)
+            found = self._solve(graph, device, earlier and earlier.target)
             found.measure_seconds = measure_seconds
             return found
 

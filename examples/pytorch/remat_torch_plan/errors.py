@@ -21,7 +21,13 @@ class TooManyPlansError(PlanError):
 
 
 class BudgetError(PlanError):
-    """No schedule within the budget exists, or none was found in time."""
+    """No schedule within the budget exists, or none was found in time.
+
+    `least`: the least budget for which one was found, in bytes; None where none was looked for."""
+
+    def __init__(self, text, least=None):
+        super().__init__(text)
+        self.least = least
 
 
 class PlanWarning(UserWarning):

@@ -447,7 +447,7 @@ class _Pieces(Region):
             return module.forward
         try:
             return self._plannable(module, inputs)
-        except (BudgetError, RanksDiffer):
+        except RanksDiffer:
             raise
         except Exception as error:  # as for modules: such a part stays eager
             if isinstance(error, _NoEqual):
@@ -933,32 +933,30 @@ class RegionsStep:
 
     def _best(self, modules, inputs, kwargs):
         """The plan by `modules`, {(Region, number of its call): _Part}; where these do not meet the budget, by what lies between two breaks. With its parts."""
-        refused = []  # [(least bytes, error, parts)]
-        for parts in self._choices_of_regions(modules, inputs, kwargs):
+        refused = []  # [(error, parts, those that can save something)]
+        for parts, worth in self._choices_of_regions(modules, inputs, kwargs):
             try:
-                plan = self._plan_of(parts, inputs, kwargs)
+                plan = self._choose(worth, inputs, kwargs) if worth else self._eager_plan(inputs, kwargs)
                 if plan is not None:
                     return plan, parts
             except BudgetError as error:
-                refused.append((error.least, error, parts))
-        if not refused or refused[0][2] is not modules and not self._plans:
+                refused.append((error, parts, worth))
+        if not refused or refused[0][1] is not modules and not self._plans:
             return None, modules
-        _, error, parts = min(refused, key=lambda r: r[0])
+        error, parts, worth = min(refused, key=lambda r: r[0].least)
         if not self._plans:
             raise error
-        return self._plan_of(parts, inputs, kwargs, at_least=True), parts
+        return self._choose(worth, inputs, kwargs, at_least=True), parts
 
     def _choices_of_regions(self, modules, inputs, kwargs):
-        yield modules
+        """Pairs of parts and of those among them that can save something, each made where the one before has not met the budget."""
+        worth = self._worth_planning(modules)
+        yield modules, worth
         # Modules that are named stay regions of their own; else Dynamo's graphs have what is in them, too.
-        beside = self._worth_planning(modules) if self._names is not None else {}
-        yield beside | self._find_pieces(inputs, kwargs, beside)
-
-    def _plan_of(self, parts, inputs, kwargs, **options):
-        parts = self._worth_planning(parts)
-        if parts:
-            return self._choose(parts, inputs, kwargs, **options)
-        return self._eager_plan(inputs, kwargs)
+        beside = worth if self._names is not None else {}
+        pieces = self._find_pieces(inputs, kwargs, beside)
+        if worth := self._worth_planning(pieces):
+            yield beside | pieces, beside | worth
 
     def _find_pieces(self, inputs, kwargs, beside):
         """{(_Pieces, number of its call): _Part} of what lies between two breaks of Dynamo, and between calls of the regions `beside`.
@@ -973,7 +971,7 @@ class RegionsStep:
             pieces = self._pieces[around] = _Pieces(self._module, self, around)
         try:
             return _numbered([(pieces, part) for part in self._run_pieces(pieces, inputs, kwargs)])
-        except (BudgetError, RanksDiffer):
+        except RanksDiffer:
             raise
         except Exception as error:  # Dynamo, AOTAutograd and the package have many, for what they cannot trace
             _LOG.info("what lies between two breaks stays eager: %s", _in_one_line(error))
@@ -1033,7 +1031,7 @@ class RegionsStep:
             try:
                 with without_hooks_of_saved_tensors(), disable_current_modes():
                     return region, self._as_it_is(module, region.prepare, args, kwargs)
-            except (BudgetError, RanksDiffer):
+            except RanksDiffer:
                 raise
             except _NoGradient:
                 self._whole.add(module)
@@ -1334,15 +1332,12 @@ class RegionsStep:
 
     def _no_choice(self, calls, floor, budget, baseline):
         least = max(floor, least_peak(calls))
-        error = BudgetError(
+        return BudgetError(
             f"no schedule within {budget:,} bytes: the step takes {baseline:,} unplanned, by regions at least {least:,} bytes, of which "
             f"{floor:,} are taken where no region keeps anything{', so that no schedule of regions takes less' if least == floor else ''}. Most is kept by what runs eagerly: "
-            + "; ".join(
-                f"{b} leaves {b.kept_bytes:,} bytes ({b.reason})" for b in sorted(self._broken.values(), key=lambda b: -b.kept_bytes)[:3]
-            )
+            + "; ".join(f"{b} leaves {b.kept_bytes:,} bytes ({b.reason})" for b in sorted(self._broken.values(), key=lambda b: -b.kept_bytes)[:3]),
+            least,
         )
-        error.least = least
-        return error
 
     # ---- measuring
 

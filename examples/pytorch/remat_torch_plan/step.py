@@ -788,7 +788,7 @@ class PlannedStep(nn.Module):
             least = baseline if found is None else found.peak_bytes
             text = f"{error} The least budget for which a schedule was found is {least:,} bytes ({bytes_in_words(least)})."
             if not self._state.traced.plans:
-                raise BudgetError(text) from None
+                raise BudgetError(text, least) from None
         # A run that trains goes on: with a longer batch than before, as near to the budget as can be.
         warnings.warn(f"{text} The step runs by that schedule for such arguments", PlanWarning, stacklevel=2)
         found = found or self._solve_within(graph, device, baseline, baseline)

@@ -10,7 +10,7 @@ from same import assert_same_model, assert_same_step
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import BudgetError, CaptureError, PlanWarning, guarded
+from remat_torch_plan import BudgetError, CaptureError, PlanWarning, guarded, ways
 
 WORK = 100_000
 
@@ -222,6 +222,25 @@ def test_what_lies_beside_regions_that_are_named(tmp_path):
     step.save(file)
     again = plan(copy.deepcopy(model), classify, inputs, 0.65, regions=names, plan=file)
     assert again.last.peak_bytes == step.last.peak_bytes and again.last.solves == 0
+
+
+def test_parts_that_are_not_solved_leave_the_answer_to_modules(monkeypatch):
+    """The solver ends without a schedule, as where it is out of time, on what lies between breaks alone."""
+    solve = ways.solve
+
+    def solve_modules(graph, *arguments, **options):
+        if graph.name == "between breaks":
+            raise BudgetError("not in time")
+        return solve(graph, *arguments, **options)
+
+    monkeypatch.setattr(ways, "solve", solve_modules)
+    model, inputs = Stem(), (torch.randn(64, 16), classes(64))
+    with pytest.raises(BudgetError, match=r"by regions at least [\d,]+ bytes") as refused:
+        plan(model, classify, inputs, 0.65, regions=["blocks.0", "blocks.1"])
+    least = refused.value.least
+    assert f"at least {least:,} bytes" in str(refused.value)
+    step = plan(model, classify, inputs, least, regions=["blocks.0", "blocks.1"])
+    assert step.last.peak_bytes <= least and "between breaks" not in step.last.regions
 
 
 def test_sizes_that_parameters_decide_stay_eager():

@@ -400,6 +400,25 @@ def test_a_region_that_cannot_be_traced_is_eager():
     assert "layers.0" in report
 
 
+def test_a_region_that_is_not_solved_is_eager(monkeypatch):
+    solve = ways.solve
+
+    def solve_others(graph, *arguments, **options):
+        if graph.name == "layers.1":
+            raise BudgetError("not in time")
+        return solve(graph, *arguments, **options)
+
+    monkeypatch.setattr(ways, "solve", solve_others)
+    model, inputs = Stack(layers=2), (torch.randn(64, 16), torch.randn(64, 16))
+    model.layers.insert(1, Layer(16))
+    model.layers[1].down.bias = None  # another graph than that of the others
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, inputs, 0.95, regions=[f"layers.{i}" for i in range(3)])
+    assert step.last.regions == ["layers.0", "layers.2"]
+    assert next(b for b in step.last.breaks if b.name == "layers.1").reason.startswith("not in time")
+    assert_same_step(step, model, eager, squares, inputs)
+
+
 def test_refused_as_before():
     with pytest.raises(CaptureError, match="cannot trace the step"):
         plan(*mixture(), 0.8, regions=False)

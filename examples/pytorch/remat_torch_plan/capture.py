@@ -253,7 +253,7 @@ def capture(model, loss, inputs, kwargs=None, device=None):
         raise
     except Exception as error:
         stack.close()
-        raise CaptureError(_explain(error, module, *marks.last)) from error
+        raise CaptureError(*_explain(error, module, *marks.last)) from error
     _check_output(joint, stack)
     for node in joint.graph_module.graph.find_nodes(op="placeholder"):
         target_name = getattr(node.meta.get("desc"), "target", None)
@@ -271,6 +271,7 @@ _MISTAKES = (AttributeError, ImportError, LookupError, NameError, TypeError)
 
 
 def _explain(error, module, path, line):
+    """(reason, advice) of a `CaptureError`."""
     text = str(error).strip().splitlines()
     where = f"in module '{path}'" if path else "in the model or its loss"
     if line:
@@ -278,18 +279,14 @@ def _explain(error, module, path, line):
     if text and text[0].startswith("Please convert all Tensors to FakeTensors"):
         operation = re.search(r"Found in ([\w.]+)", text[0])
         return (
-            f"cannot trace the step {where}: {operation[1] if operation else 'an operation'} reads a tensor that is no parameter, buffer or input of the "
-            "step; register it as a buffer, or pass it as an input"
+            f"cannot trace the step {where}: {operation[1] if operation else 'an operation'} reads a tensor that is no parameter, buffer or input of the step",
+            "; register it as a buffer, or pass it as an input",
         )
-    first = f"cannot trace the step {where}: {type(error).__name__}: {text[0] if text else 'no message'}\n"
-    if isinstance(error, _MISTAKES) and inspect.isroutine(module.function):
-        return first + "Does the step run without a plan? The loss is called with the model and the inputs: loss(model, *inputs)."
+    said = f"cannot trace the step {where}: {type(error).__name__}: {text[0] if text else 'no message'}"
     if isinstance(error, _MISTAKES):
-        return first + "Does the step run without a plan?"
-    return first + (
-        "A step is planned from one graph that does not depend on the values of tensors: conditions on values, "
-        "`.item()`, and shapes that depend on data cannot be traced."
-    )
+        called = " The loss is called with the model and the inputs: loss(model, *inputs)" if inspect.isroutine(module.function) else ""
+        return said, f"; does the step run without a plan?{called}"
+    return said, "; its graph must not depend on the values of tensors, as by conditions on them, `.item()`, or shapes that depend on data"
 
 
 def _check_output(joint, stack):

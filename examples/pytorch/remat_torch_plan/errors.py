@@ -11,9 +11,15 @@ class PlanError(RuntimeError):
 
 
 class CaptureError(PlanError):
-    """The step cannot be traced into one graph: the message has the module's path and the line."""
+    """The step cannot be traced into one graph: the message has the module's path and the line.
+
+    `reason`: the message without the advice at its end."""
 
     says_why = False
+
+    def __init__(self, reason, advice=""):
+        super().__init__(reason + advice)
+        self.reason = reason
 
 
 class TooManyPlansError(PlanError):

@@ -480,7 +480,7 @@ class PlannedStep(nn.Module):
         taken, aside = compilations.taken, compilations.set_aside
         taken.append((plan.peak_bytes, plan.measured_bytes))
         budget = plan.schedule.budget_bytes
-        _LOG.info("compiled: promised %s, takes %s of %s", *map(bytes_in_words, (*tried[-1], budget)))
+        _LOG.info("compiled: promised %s, takes %s of %s", *map(bytes_in_words, (*taken[-1], budget)))
         if plan.measured_bytes <= budget:
             aside.clear()
             return
@@ -539,7 +539,7 @@ class PlannedStep(nn.Module):
         except CaptureError as error:
             if not by_regions:
                 raise
-            reason = str(error).splitlines()[0]
+            reason = error.reason
             without_regions = {
                 "link=": options.link is not None,
                 "cuda_graph=": options.cuda_graph,
@@ -606,8 +606,8 @@ class PlannedStep(nn.Module):
         if self._options.frozen == "refuse":
             call(_Explained(state.module))
             raise CaptureError(
-                f"Dynamo, whose guards see what changes later, cannot trace the step: {reason}\nfrozen='allow' traces it as Python runs it "
-                "once: then globals, closures and attributes of other objects than modules stay as they are now"
+                f"Dynamo, whose guards see what changes later, cannot trace the step: {reason}; frozen='allow' traces it as Python runs it "
+                "once, and then globals, closures and attributes of other objects than modules stay as they are now"
             )
         frozen = FrozenStep(state.module, self._plan, self._may_run, state.host, reason)
         try:
@@ -615,7 +615,7 @@ class PlannedStep(nn.Module):
         except CaptureError as error:
             if reason in str(error):
                 raise
-            raise CaptureError(f"{error}\nDynamo, which traces steps first, says: {reason}") from error
+            raise CaptureError(error.reason, f"{str(error).removeprefix(error.reason)}; Dynamo, which traces steps first, says: {reason}") from error
         state.traced = frozen
         return result
 

@@ -85,7 +85,7 @@ def test_a_step_that_runs_nowhere_asks_whether_it_does():
     def wrong(output, target, weight=None):
         return (output - target).mean()
 
-    with pytest.raises(remat_torch_plan.CaptureError, match=r"Does the step run without a plan\? The loss is called with the model"):
+    with pytest.raises(remat_torch_plan.CaptureError, match=r"does the step run without a plan\? The loss is called with the model"):
         remat_torch_plan.plan(Chain(), wrong, (torch.randn(8, 16), classes(8)), 0.5)
 
 

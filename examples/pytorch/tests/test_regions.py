@@ -419,9 +419,11 @@ def test_a_region_that_is_not_solved_is_eager(monkeypatch):
     assert_same_step(step, model, eager, squares, inputs)
 
 
-def test_refused_as_before():
-    with pytest.raises(CaptureError, match="cannot trace the step"):
-        plan(*mixture(), 0.8, regions=False)
+@pytest.mark.parametrize("frozen", ["refuse", "allow"])
+def test_refused_in_one_line(frozen):
+    with pytest.raises(CaptureError, match="cannot trace the step in module .*nonzero.*its graph must not depend on the values of tensors") as refused:
+        plan(*mixture(), 0.8, regions=False, frozen=frozen)
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_no_regions_where_the_whole_step_can_be_traced():

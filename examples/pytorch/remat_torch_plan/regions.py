@@ -70,7 +70,7 @@ from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
 
 _LOG = logging.getLogger("remat_torch_plan")
 _PLANS = 64  # of sets of shapes
-_TURNS = 3  # in which a plan is made again, since a guard of a region did not hold
+_TURNS = 3  # in which a plan is made again, since a guard of a region did not hold, or parts are looked for again
 _SOLVES = 96  # that look for ways between those that are known
 _SMALL = 500  # a region that keeps less than this part of all kept bytes stays eager
 _OTHERS = 3  # other values with which a step is measured whose sizes depend on values
@@ -437,7 +437,13 @@ class _Pieces(Region):
     def _trace_and_run(self, inputs, kwargs, **_):
         # Other sizes are no symbols; where Dynamo has traced too often, Python runs.
         self._begin = time.perf_counter()
-        self._settings = {"automatic_dynamic_shapes": False, "fail_on_recompile_limit_hit": False, "inline_torch_dispatch_torch_compile": False}
+        # Code of which one call computes nothing, as after the last layer of a loop, stays traced for the other calls.
+        self._settings = {
+            "allow_empty_graphs": True,
+            "automatic_dynamic_shapes": False,
+            "fail_on_recompile_limit_hit": False,
+            "inline_torch_dispatch_torch_compile": False,
+        }
         self._modes = ()  # what lies between is to be seen by a mode that counts bytes
         with traces_under_modes():
             return self._function()(self._module, *inputs, **kwargs)
@@ -970,12 +976,21 @@ class RegionsStep:
         if pieces is None:
             pieces = self._pieces[around] = _Pieces(self._module, self, around)
         try:
-            return _numbered([(pieces, part) for part in self._run_pieces(pieces, inputs, kwargs)])
+            return _numbered([(pieces, part) for part in self._parts_that_stay(pieces, inputs, kwargs)])
         except RanksDiffer:
             raise
         except Exception as error:  # Dynamo, AOTAutograd and the package have many, for what they cannot trace
             _LOG.info("what lies between two breaks stays eager: %s", _in_one_line(error))
             return {}
+
+    def _parts_that_stay(self, pieces, inputs, kwargs):
+        """The parts that run for these arguments once Python and Dynamo go the same way twice, as Dynamo leaves code alone once a call of it has computed nothing."""
+        found = self._run_pieces(pieces, inputs, kwargs)
+        for _ in range(_TURNS):
+            before, found = found, self._run_pieces(pieces, inputs, kwargs)
+            if found == before:
+                break
+        return found
 
     def _run_pieces(self, pieces, inputs, kwargs):
         """The parts that run for these arguments. What the step changes is put back."""

@@ -10,7 +10,7 @@ from same import assert_same_model, assert_same_step
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import BudgetError, CaptureError, PlanWarning, guarded, ways
+from remat_torch_plan import BudgetError, CaptureError, PlanWarning, guarded, regions, ways
 
 WORK = 100_000
 
@@ -89,6 +89,35 @@ def measured(step, model, inputs):
     model.zero_grad()
     keep = [*model.parameters(), *model.buffers(), inputs]
     return remat_torch_plan.measure_peak(lambda: step(*inputs).backward(), keep=keep)[1]
+
+
+class WithoutALastActivation(Graph):
+    """After its last layer the body of its loop computes nothing, and Dynamo would leave that code alone for all layers."""
+
+    def forward(self, x, edges):
+        for i, layer in enumerate(self.layers):
+            x = layer(x, edges)
+            if i < len(self.layers) - 1:
+                x = F.dropout(F.relu(x).exp(), 0.1, self.training)
+        return x
+
+
+@pytest.mark.parametrize("knows_empty_graphs", [True, False])
+def test_parts_that_are_planned_are_those_of_later_steps(knows_empty_graphs, monkeypatch):
+    """Also in a PyTorch without the setting, where that loop runs as it is from the second step on."""
+    if not knows_empty_graphs:
+        settings = guarded._settings
+        monkeypatch.setattr(guarded, "_settings", lambda **others: settings(**{n: v for n, v in others.items() if n != "allow_empty_graphs"}))
+    model, inputs = WithoutALastActivation(), graph()[1]
+    eager = copy.deepcopy(model)
+    step = plan(model, loss, inputs, 0.8, verify=False)
+    found, ran, begin = step.last, [], regions.RegionsStep.begin
+    assert len(found.calls) == (6 if knows_empty_graphs else 4)
+    monkeypatch.setattr(regions.RegionsStep, "begin", lambda *arguments: ran.append(begin(*arguments)) or ran[-1])
+    assert_same_step(step, model, eager, loss, inputs)
+    chosen = [id(way) for *_, way in found.calls]
+    assert [id(way) for way in ran if id(way) in chosen] == chosen
+    assert step.plans == [found] and not found.stale
 
 
 def test_another_number_of_edges_runs_by_the_same_schedule():

@@ -303,8 +303,12 @@ class _Unguarded:
         files = {path: m for m in list(sys.modules.values()) for path in [getattr(m, "__dict__", {}).get("__file__")] if path}
         for code in codes:
             owner = files.get(code.co_filename)
-            *path, name = getattr(code, "co_qualname", code.co_name).split(".")
-            for part in path:
+            path, _, name = getattr(code, "co_qualname", code.co_name).rpartition(".")
+            if "<locals>" in path:
+                if not path.endswith("<locals>"):
+                    watched += [(c, name) for c in _classes_of(getattr(owner, "__name__", None), path) if name in vars(c)]
+                continue
+            for part in path.split(".") if path else ():
                 owner = getattr(owner, "__dict__", {}).get(part)
             if isinstance(owner, type):
                 watched.append((owner, name))
@@ -317,6 +321,18 @@ class _Unguarded:
             method = getattr(owner, name, None)
             if method is getattr(owner, name, None):  # not made anew at each look
                 self._methods[owner, name] = method
+
+
+def _classes_of(module, path):
+    """The classes of a module that have this qualified name: those that a function makes are in no table. O(all classes)."""
+    seen, left = set(), [object]
+    while left:
+        for owner in type.__subclasses__(left.pop()):
+            if id(owner) not in seen:
+                seen.add(id(owner))
+                left.append(owner)
+                if owner.__module__ == module and owner.__qualname__ == path:
+                    yield owner
 
 
 _ENVIRONMENT = [None, None]  # the names when they were last looked at, as they are kept; those of interest

@@ -224,6 +224,17 @@ class Helper:
         return x * 2
 
 
+def make_class():
+    class Local:
+        def method(self, x):
+            return x * 2
+
+    return Local
+
+
+Local = make_class()
+
+
 class Twice(nn.Module):
     def forward(self, x):
         return x * 2
@@ -231,6 +242,7 @@ class Twice(nn.Module):
 
 PATCHED = {
     "method": (Helper, "method", lambda self, x: x * 3),
+    "method of a local class": (Local, "method", lambda self, x: x * 3),
     "forward": (Twice, "forward", lambda self, x: x * 3),
     "forward of a layer": (nn.Linear, "forward", lambda self, x: F.linear(x, self.weight) * 2),
     "function": (F, "silu", torch.tanh),
@@ -242,10 +254,10 @@ PATCHED = {
 
 @pytest.mark.parametrize("name", PATCHED)
 def test_what_is_patched_later(name, monkeypatch):
-    helper = Helper()
+    helper, local = Helper(), Local()
 
     def loss(model, x, y):
-        return F.mse_loss(F.silu(helper.method(model(x).tanh())) + 1, y)
+        return F.mse_loss(F.silu(local.method(helper.method(model(x).tanh()))) + 1, y)
 
     def change(model, i):
         if i == 1:

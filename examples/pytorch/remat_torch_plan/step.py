@@ -46,6 +46,7 @@ from .private import DataDependentShape, after_forward, before_forward, install_
 
 _LOG = logging.getLogger("remat_torch_plan")
 MOST_COMPILATIONS = 3  # of one graph, until what it takes is within its budget
+_TRIES = 4  # of schedules that leave room for the states of random generators that the last one used
 
 
 def plan(
@@ -825,20 +826,23 @@ class PlannedStep(nn.Module):
         most = sum(o.random for o in graph.operations) * state
         most += rng.SEED_BYTES if most else 0
         begin = time.perf_counter()
-        # Room for the states of all random operations; where that leaves too little, for as many as the last schedule used.
+        # Room for the states of all random operations; where that leaves too little, for as many as the last schedule used, which may be
+        # fewer than the next one uses.
         if most == 0:
             reserves = [0]
         else:
-            reserves = [0, most] if budget >= baseline else [most, 0, None]
+            reserves = [0, most] if budget >= baseline else [most, 0, *[None] * _TRIES]
         taken = 0
         while True:
             reserve = reserves.pop(0)
             try:
                 schedule = self._schedule(graph, device, budget - (taken if reserve is None else reserve), share)
-            except BudgetError:
-                if not reserves or reserves[0] is None:
-                    raise
-                continue
+            except BudgetError as error:
+                if reserves and reserves[0] is not None:
+                    continue
+                if reserve is None:
+                    raise BudgetError(f"{error} Of the budget of {budget:,} bytes, states of random operations that run again take the rest.") from None
+                raise
             repeated = random_operations_that_repeat(graph, schedule.steps)
             seeded = not options.compile and not first_runs_in_order(graph, schedule.steps)
             taken = rng.SEED_BYTES if seeded else len(repeated) * state

@@ -3,6 +3,7 @@
 import copy
 import re
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 
 import remat_torch_plan
 from remat_torch_plan import BudgetError, CaptureError, PlanError, PlanWarning, measure_peak
+from remat_torch_plan import step as step_module
 from remat_torch_plan.step import bytes_in_words
 
 WORK = 200_000
@@ -783,6 +785,28 @@ def test_the_states_of_random_generators_are_part_of_the_budget():
     assert found.peak_bytes == found.schedule.peak_bytes + found.reserved_bytes
     assert plan(*CASES["chain"](), 0.8).last.reserved_bytes == 0
     assert plan(model, loss, inputs, 1.0).last.reserved_bytes == 0  # nothing runs again
+
+
+def test_a_schedule_that_needs_more_states_than_the_last_gets_room_for_them(monkeypatch):
+    """The less room there is for tensors, the more random operations run again, as in Blenderbot at 0.4 of its peak."""
+    model, loss, inputs = CASES["dropout"]()
+    step = plan(model, loss, inputs, 1.0)
+    graph, baseline = step.last.graph, step.last.baseline_bytes
+    monkeypatch.setattr(step_module, "random_operations_that_repeat", lambda graph, steps: steps)
+    monkeypatch.setattr(step_module, "first_runs_in_order", lambda graph, steps: True)
+    monkeypatch.setattr(step_module.rng, "CPU_STATE_BYTES", 100)
+    budget, asked = baseline - 1, []
+
+    def schedule(graph, device, bytes_left, share):
+        asked.append(budget - bytes_left)
+        if asked[-1] > 300:
+            raise BudgetError("too little")
+        return SimpleNamespace(peak_bytes=bytes_left, steps=[0] * min(3, 2 + asked[-1] // 200))
+
+    monkeypatch.setattr(step, "_schedule", schedule)
+    found = step._solve_within(graph, torch.device("cpu"), budget, baseline)
+    assert asked[1:] == [0, 200, 300]
+    assert found.reserved_bytes == 300 and found.peak_bytes == budget
 
 
 def test_the_report():

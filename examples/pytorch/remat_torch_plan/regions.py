@@ -72,6 +72,7 @@ _LOG = logging.getLogger("remat_torch_plan")
 _PLANS = 64  # of sets of shapes
 _TURNS = 3  # in which a plan is made again, since a guard of a region did not hold, or parts are looked for again
 _SOLVES = 96  # that look for ways between those that are known
+_LOOKS = 3  # for the least budget that can be met, where one cannot
 _SMALL = 500  # a region that keeps less than this part of all kept bytes stays eager
 _OTHERS = 3  # other values with which a step is measured whose sizes depend on values
 
@@ -1229,14 +1230,20 @@ class RegionsStep:
             if eager is not None:
                 return eager
             calls, floor = safe
-            error = self._no_choice(calls, floor, whole_budget, baseline)
-            choice = choose(calls, least_peak(calls))
-            if not at_least or choice is None:
-                raise error
-            # A run that trains goes on: with a longer batch than before, as near to the budget as can be.
-            warnings.warn(f"{error} The step runs so for such arguments", PlanWarning, stacklevel=2)
+            self._look_for_the_least(keys, parts, calls, max(floor, budget))
+            least = least_peak(calls)
+            choice = choose(calls, least)
+            if choice is None:
+                raise self._no_choice(max(floor, least), floor, whole_budget, baseline)
             run = self._measure(dict(zip(keys, choice.ways)), functions, inputs, kwargs)
-            best = choice, max(floor, peak_of(calls, choice.ways)), run.tracker.peak, keys, run.memory()
+            measured, predicted = run.tracker.peak, max(floor, peak_of(calls, choice.ways))
+            if measured > budget:
+                error = self._no_choice(max(measured, predicted), floor, whole_budget, baseline)
+                if not at_least:
+                    raise error
+                # A run that trains goes on: with a longer batch than before, as near to the budget as can be.
+                warnings.warn(f"{error} The step runs so for such arguments", PlanWarning, stacklevel=2)
+            best = choice, predicted, measured, keys, run.memory()
         self._planning += time.perf_counter() - begin
         choice, predicted, measured, keys, memory = best
         time_of_unplanned = max(1, sum(way.time for way in unplanned))
@@ -1302,7 +1309,18 @@ class RegionsStep:
             choice = choose(calls, budget)
         return choice
 
-    def _look_for_less(self, keys, parts, calls, budget):
+    def _look_for_the_least(self, keys, parts, calls, low):
+        """Looks for ways by which a choice takes less, to `low` at best: what an error says is a budget that can be met."""
+        for _ in range(_LOOKS):
+            least = least_peak(calls)
+            if least <= low:
+                break
+            middle = (low + least) // 2
+            self._look_for_less(keys, parts, calls, middle, KEPT[:2])
+            if least_peak(calls) > middle:
+                low = middle
+
+    def _look_for_less(self, keys, parts, calls, budget, kept=KEPT):
         """Looks for ways that take no more than what earlier calls leave at best: of equal graphs for the most, the least and the middle."""
         before, rooms = 0, {}
         for key, call in zip(keys, calls):
@@ -1314,7 +1332,7 @@ class RegionsStep:
             each.sort()
             for peak in dict.fromkeys((each[0], each[len(each) // 2], each[-1])):
                 if peak < ways.graph.baseline_peak():
-                    for part in KEPT:
+                    for part in kept:
                         ways.ask(int(part * ways.unplanned.kept), peak)
 
     def _look_between(self, keys, parts, calls, choice, budget):
@@ -1345,10 +1363,9 @@ class RegionsStep:
             found |= known != ways.found
         return found
 
-    def _no_choice(self, calls, floor, budget, baseline):
-        least = max(floor, least_peak(calls))
+    def _no_choice(self, least, floor, budget, baseline):
         return BudgetError(
-            f"no schedule within {budget:,} bytes: the step takes {baseline:,} unplanned, by regions at least {least:,} bytes, of which "
+            f"no schedule within {budget:,} bytes: the step takes {baseline:,} unplanned, and the least that was found by regions is {least:,} bytes, of which "
             f"{floor:,} are taken where no region keeps anything{', so that no schedule of regions takes less' if least == floor else ''}. Most is kept by what runs eagerly: "
             + "; ".join(f"{b} leaves {b.kept_bytes:,} bytes ({b.reason})" for b in sorted(self._broken.values(), key=lambda b: -b.kept_bytes)[:3]),
             least,

@@ -71,9 +71,9 @@ class FrozenStep:
                     f"module '{name.removeprefix('model').removeprefix('.')}' has hooks, which would run while the step is traced "
                     f"and never again; Dynamo, which traces some hooks, says: {self._reason}"
                 )
-        generators, objects = rng.python_states(), rng.Objects()
+        generators = rng.python_states()
         rng.seed_python(_UNLIKELY)
-        seeded = rng.python_states()
+        seeded, objects = rng.python_states(), rng.Objects()  # the generators that were seeded are among the objects
         taken, begin = None, time.perf_counter()
         try:
             taken = capture(self._module.model, self._module.function, inputs, kwargs)
@@ -91,8 +91,8 @@ class FrozenStep:
             plan = self._make_plan(graph, taken.device, time.perf_counter() - begin)
             run = compile_with_gates(taken, lambda _: apply_with_gates(graph, plan.schedule.steps), self._host)
         finally:
-            rng.restore_python_states(generators)
             objects.restore()
+            rng.restore_python_states(generators)
             if taken is not None:
                 taken.close()
         self.plans.append(plan)

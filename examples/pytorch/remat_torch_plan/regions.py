@@ -1313,7 +1313,7 @@ class RegionsStep:
         """Looks for ways by which a choice takes less, to `low` at best: what an error says is a budget that can be met."""
         for _ in range(_LOOKS):
             least = least_peak(calls)
-            if least <= low:
+            if least - low <= least // 50:
                 break
             middle = (low + least) // 2
             self._look_for_less(keys, parts, calls, middle, KEPT[:2])

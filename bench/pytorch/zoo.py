@@ -405,7 +405,8 @@ def main():
     arguments = parser.parse_args()
     if arguments.ranks and not arguments.curve:
         parser.error("--ranks needs --curve")
-    budgets, names = [float(b) for b in arguments.budgets.split(",")], list(BROKEN) if arguments.models == "broken" else arguments.models.split(",")
+    budgets = [float(b) for b in arguments.budgets.split(",")]
+    names = [name for part in arguments.models.split(",") for name in (BROKEN if part == "broken" else (part,))]
     if arguments.times or arguments.first:
         torch.set_num_threads(1)
     rows = []

@@ -130,7 +130,7 @@ def plan(
         loss must not see the padding; that is checked, with the model in evaluation, at the first batch that is padded to a length.
 
     Raises `CaptureError` for a step that cannot be traced, `BudgetError` for a budget that no schedule meets; its message names the
-    least budget for which one was found.
+    least budget for which one was found, as does its field `least`.
     """
     check_arguments(model, loss, inputs, kwargs, budget)
     link, host_budget = parse_link(link), parse_host_budget(host_budget)

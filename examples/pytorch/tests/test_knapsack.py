@@ -228,8 +228,8 @@ def test_measured_times():
 
 
 @pytest.mark.compile
-def test_under_inductor(monkeypatch):
-    monkeypatch.setattr(torch_config, "enable_autograd_cache", False)  # what comes from there is not planned
+@torch_config.patch(enable_autograd_cache=False)  # what comes from there is not planned
+def test_under_inductor():
     model, inputs = Chain(layers=4, dropout=0.3), (torch.randn(200, 16), classes(200))
     found = []
     for budget in (None, 0.0, "96 KiB", "1 GiB"):

@@ -166,7 +166,7 @@ def test_random_numbers_that_name_their_device():
                 x = x + torch.tanh(layer(x)) * torch.rand(x.shape, device=x.device, dtype=x.dtype)
             return x
 
-    step = assert_trains_alike(Model(), squares, (torch.randn(2000, 16), torch.randn(2000, 16)), 0.6)
+    step = assert_trains_alike(Model(), squares, (torch.randn(2000, 16), torch.randn(2000, 16)), 0.45)
     runs = [i for kind, i in step.last.schedule.steps if kind == "compute"]
     assert any(runs.count(o.index) > 1 for o in step.last.graph.operations if o.random)
 

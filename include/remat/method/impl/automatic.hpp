@@ -205,20 +205,23 @@ class portfolio_solve {
     if (size() < graph_sizes::chains) {
       rotor_options on_chain;
       on_chain.retain_rounds = 3;
-      add(rotor_solver::name, 0.5, 0.1, 0, slices_of(rotor, on_chain));
+      add(rotor_solver::name, 0.5, race_shares::rotor, 0, slices_of(rotor, on_chain));
       rockmate_options with_ways;
       with_ways.retain_rounds = 3;
       with_ways.cache = cache_;
-      add(rockmate_solver::name, 1, 0.15, 1, slices_of(rockmate, with_ways));
+      add(rockmate_solver::name, 1, race_shares::rockmate, 1, slices_of(rockmate, with_ways));
     }
     hiremate_options groups;
     groups.cache = cache_;
     if (!backend_) groups.max_columns = 300;  // the limit for the library's own branch and bound
-    // Refinement makes few moves on a large graph: there, the chains of a hierarchy get most of the time, once.
     const auto by_groups = [backend = backend_](const problem& p, const hiremate_options& options) {
       return backend ? solve_hiremate(*backend, p, options) : hiremate_with(branch_and_bound)(p, options);
     };
-    add("hiremate", 1, size() >= graph_sizes::refinement ? 0.8 : 0.1, 1, slices_of(by_groups, groups));
+    // Refinement makes few moves on a large graph: there, the chains of a hierarchy get most of the time, once.
+    const double share = size() >= graph_sizes::refinement ? race_shares::huge_hiremate
+                         : size() >= graph_sizes::chains   ? race_shares::large_hiremate
+                                                           : race_shares::hiremate;
+    add("hiremate", 1, share, 1, slices_of(by_groups, groups));
     for (const automatic_part& part : extra_solvers_) parts.add(part_of(part));
   }
 
@@ -237,7 +240,7 @@ class portfolio_solve {
              now.best.lower_bound <= (1 + part_gaps::solvers) * now.instance.graph().needed_time;
     };
     parts.add(std::move(in_another_order));
-    add(twremat_solver::name, 0.5, 0.05, 0, slices_of(twremat, twremat_options{}));
+    add(twremat_solver::name, 0.5, race_shares::twremat, 0, slices_of(twremat, twremat_options{}));
     add(chen_greedy_solver::name, 0.5, 0, 0, slices_of(chen_greedy, chen_greedy_options{}));
     add(chen_sqrt_solver::name, 0.5, 0, 0, slices_of(chen_sqrt, chen_sqrt_options{}));
     add(revolve_solver::name, 0.5, 0, 0, slices_of(revolve, revolve_options{}));
@@ -279,7 +282,7 @@ class portfolio_solve {
     portfolio_part own;
     own.name = part.name;
     own.weight = 0.5;
-    own.first_share = 0.05;
+    own.first_share = race_shares::users_solver;
     own.runs_alone = true;
     own.run = [this, &part](const pool_view& now, run_clock& clock) { return run_extra(now.instance, part, clock); };
     return own;

@@ -64,6 +64,18 @@ struct first_shares {
   static constexpr double large_refinement = 0.6;  ///< the same beyond `graph_sizes::quick_eviction`
 };
 
+/// Shares of what is left of the limits for the first slices of the solvers that race in `auto` (docs/tried.md): what
+/// they get, refinement has not.
+struct race_shares {
+  static constexpr double twremat = 0.03;
+  static constexpr double rotor = 0.05;
+  static constexpr double rockmate = 0.07;
+  static constexpr double hiremate = 0.05;
+  static constexpr double large_hiremate = 0.1;  ///< `hiremate` from `graph_sizes::chains` on
+  static constexpr double huge_hiremate = 0.8;   ///< `hiremate` from `graph_sizes::refinement` on
+  static constexpr double users_solver = 0.05;   ///< each of `automatic_options::extra_solvers`
+};
+
 /// Shares of what is left of the limits with a link to the host (docs/offload.md).
 struct link_shares {
   static constexpr double opening_alone = 0.12;     ///< `auto`: the first parts of recomputation alone

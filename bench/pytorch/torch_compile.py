@@ -309,9 +309,9 @@ def binds(name, budgets, beside):
     """Yields a row for each budget: what plan(…, compile=True) takes. With `beside` its time, and those of torch.compile without a budget and with the same peak as its budget."""
     made = make(name)
     module, inputs, kwargs, _ = made
-    rows, ours = {}, {}
+    rows, ours, commit = {}, {}, zoo.commit()
     for budget in budgets:
-        row = rows[budget] = {"model": name, "budget": budget, "wrong": False}
+        row = rows[budget] = {"commit": commit, "model": name, "budget": budget, "wrong": False}
         begin = time.perf_counter()
         try:
             with warnings.catch_warnings():

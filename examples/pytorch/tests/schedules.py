@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Random valid schedules, a simulation of their memory, and a way to run one without the rest of the package."""
+"""Random valid schedules, a simulation of their memory, a way to run one without the rest of the package, and a solver that finds none."""
 from dataclasses import dataclass, field
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from remat_torch_plan import BudgetError, ways
 from remat_torch_plan.apply import Applier
 from remat_torch_plan.capture import capture
 from remat_torch_plan.copies import HostMemory
@@ -254,3 +255,15 @@ def run_schedule(graph, taken, inputs, steps, seed, seeded=None):
     found.peak = alive.peak
     found.generator = torch.get_rng_state()
     return found
+
+
+def leave_unsolved(monkeypatch, name):
+    """Has the solver end without a schedule on the regions of this name, as where it is out of time."""
+    solve = ways.solve
+
+    def solve_others(graph, *arguments, **options):
+        if graph.name == name:
+            raise BudgetError("not in time")
+        return solve(graph, *arguments, **options)
+
+    monkeypatch.setattr(ways, "solve", solve_others)

@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from nets import classes, classify
 from same import assert_same_model, assert_same_step
+from schedules import leave_unsolved
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import BudgetError, CaptureError, PlanWarning, guarded, regions, ways
+from remat_torch_plan import BudgetError, CaptureError, PlanWarning, guarded, regions
 
 WORK = 100_000
 
@@ -254,15 +255,7 @@ def test_what_lies_beside_regions_that_are_named(tmp_path):
 
 
 def test_parts_that_are_not_solved_leave_the_answer_to_modules(monkeypatch):
-    """The solver ends without a schedule, as where it is out of time, on what lies between breaks alone."""
-    solve = ways.solve
-
-    def solve_modules(graph, *arguments, **options):
-        if graph.name == "between breaks":
-            raise BudgetError("not in time")
-        return solve(graph, *arguments, **options)
-
-    monkeypatch.setattr(ways, "solve", solve_modules)
+    leave_unsolved(monkeypatch, "between breaks")
     model, inputs = Stem(), (torch.randn(64, 16), classes(64))
     with pytest.raises(BudgetError, match=r"by regions is [\d,]+ bytes") as refused:
         plan(model, classify, inputs, 0.65, regions=["blocks.0", "blocks.1"])

@@ -98,7 +98,8 @@ class chain_search {
   /// Offers schedules of `layered_search` without tables to `to`, as time permits, and keeps the search whose schedule
   /// was taken last, or the first one. Returns true if one was.
   bool begin_layers(chain_solution& to) {
-    if (sizes_.options.size() != sizes_.length) return false;
+    constexpr std::uint32_t short_chain = 128;  // the whole table takes milliseconds
+    if (sizes_.length < short_chain || sizes_.options.size() != sizes_.length) return false;
     const bool is_equal = has_equal_stages(p_.stages());
     bool is_taken = false;
     for (const double kept : layered_search::likely_inputs(sizes_)) {
@@ -125,7 +126,7 @@ class chain_search {
     constexpr std::size_t many = 4'000'000;
     if (!layers_) return true;
     for (const std::uint32_t leaf : {24U, 48U, 96U}) {
-      if (leaf >= sizes_.length || (best_.plan && best_.plan->size() > many)) break;
+      if (leaf > sizes_.length / 4 || (best_.plan && best_.plan->size() > many)) break;
       if (stopped_ == stop_reason::none) stopped_ = clock_.poll();
       if (stopped_ != stop_reason::none) return false;
       if (by_layers(leaf)) form_ = layers_form;

@@ -158,15 +158,21 @@ class portfolio_solve {
     refining_.gap = gap_;
     steps_.emplace(pool_, refining_);
     add_parts(steps_->parts(), !has_plan);
-    // Holding on to what the bound's moment keeps gains most on large graphs, and each eviction takes long.
-    const bool is_large = size() > graph_sizes::quick_eviction;
-    refine_for(clock, is_large ? first_shares::large_refinement : first_shares::refinement, [&](run_clock& own) {
+    refine_for(clock, opens_long() ? first_shares::long_refinement : first_shares::refinement, [&](run_clock& own) {
       steps_->open(own);
       solution found = best();
       found.statistics.seconds = own.seconds();
       found.statistics.work = own.work_done();
       record(refined_solver::name, found);
     });
+  }
+
+  /// Returns true if the opening of `refined` finds more than what races after it. On large graphs, holding on to what
+  /// the bound's moment keeps gains most, and each eviction takes long; from some size on, and far from the bound, the
+  /// first annealing is worth more than the first slices of the others (docs/tried.md).
+  [[nodiscard]] bool opens_long() const {
+    const bool is_far = size() > graph_sizes::exact && best().plan && !best().is_within(part_gaps::near);
+    return size() > graph_sizes::quick_eviction || is_far;
   }
 
   /// The parts that end by themselves, until one has a schedule. If their shares were too small, as on a machine with

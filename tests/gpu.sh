@@ -16,7 +16,7 @@
 #   bits       planned PyTorch steps on the GPU: bits, bytes, copies
 #   sanitize   the tests and a training run under compute-sanitizer
 #   compilers  the same beside torch.compile, with and without a budget
-#   graphs, figures, torch, more    what is known already (docs/figures/gpu): steps in CUDA graphs; training within budgets, replayed, eager and with copies;
+#   graphs, figures, torch, more    what is known already (docs/figures/gpu): steps in CUDA graphs; training within budgets, replayed, eager, in bfloat16 and with copies;
 #                                   the same step with PyTorch's checkpoints; a thousand replays, two streams, PyTorch's own means
 #
 # The machine with the GPU needs this folder, build/gpu-programs and a driver: no compiler, package, network or .git. Matrix
@@ -46,7 +46,7 @@ first=(package smoke llm link)
 second=(bits sanitize)
 known_parts=(compilers graphs figures torch more)
 all_parts=("${first[@]}" "${second[@]}" "${known_parts[@]}")
-declare -A seconds=([package]=130 [smoke]=150 [llm]=110 [link]=60 [bits]=90 [sanitize]=180 [compilers]=300 [graphs]=100 [figures]=420 [torch]=360 [more]=300)
+declare -A seconds=([package]=130 [smoke]=150 [llm]=110 [link]=60 [bits]=90 [sanitize]=180 [compilers]=300 [graphs]=100 [figures]=510 [torch]=570 [more]=300)
 start_seconds=180
 most_seconds=900
 kinds=(launches training checkpoints compare graphs)
@@ -429,6 +429,8 @@ smoke() {
   # shellcheck disable=SC2086
   run "short training, eager" 60 "${train[@]}" $small --matmul "$matmul"
   # shellcheck disable=SC2086
+  run "short training, bfloat16, replayed" 60 "${train[@]}" $small --matmul "$matmul" --precision bf16 --graph
+  # shellcheck disable=SC2086
   run "short training, own products, 2 streams, replayed" 60 "${train[@]}" $small --matmul own --streams 2 --graph
   # shellcheck disable=SC2086
   run "short training, copies, replayed" 60 "${train[@]}" $small --matmul "$matmul" --link measure --graph
@@ -447,6 +449,7 @@ training_rows() {  # NAME ARGUMENT…
 figures() {
   training_rows "training, replayed" --graph
   training_rows "training, eager"
+  training_rows "training in bfloat16, replayed" --graph --precision bf16
   training_rows "training with copies, replayed" --graph --link measure --budget 0.8,0.6,0.5,0.4,0.3,0.2
 }
 
@@ -495,6 +498,10 @@ pytorch() {
   # shellcheck disable=SC2086
   run "checkpoints at equal peak" 200 "$python" bench/pytorch/torch_gpt_checkpoint.py ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" \
     --plans "$out/training.csv" --csv "$(rows checkpoints "checkpoints at equal peak")"
+  training_rows "training in bfloat16, replayed" --graph --precision bf16
+  # shellcheck disable=SC2086
+  run "checkpoints at equal peak, bfloat16" 200 "$python" bench/pytorch/torch_gpt_checkpoint.py ${SIZES:-$gpt2} --steps "${STEPS:-$usual_steps}" \
+    --precision bf16 --plans "$out/training.csv" --csv "$(rows checkpoints "checkpoints at equal peak, bfloat16")"
 }
 
 more() {

@@ -107,7 +107,7 @@ expect "the plan's minutes" 0 $?
 # ---- smoke runs every test that was built, and the examples
 gpu smoke
 expect "smoke" 0 $?
-contains "$OUT/gpu.log" "8 passed, 0 failed"
+contains "$OUT/gpu.log" "9 passed, 0 failed"
 contains "$OUT/gpu.log" "# gpu.sh smoke: at most 150 s"
 contains "$OUT/gpu.log" "a device"
 for call in gpu.a_test gpu.b_fault_test cuda-minimal "cuda_bench --device" "cuda_bench --quick" "--matmul any" \
@@ -118,11 +118,11 @@ done
 # ---- what has passed is not run again, by the same programs, unless asked; what has failed is
 : >"$work/calls"
 mv "$OUT" "$BEFORE"  # what came back; the folder of the next call is empty
-[ "$(grep -c ',smoke,.*,passed,' "$BEFORE/steps.csv")" -eq 8 ] || { echo "WRONG: the marks of smoke"; mistakes=$((mistakes + 1)); }
+[ "$(grep -c ',smoke,.*,passed,' "$BEFORE/steps.csv")" -eq 9 ] || { echo "WRONG: the marks of smoke"; mistakes=$((mistakes + 1)); }
 gpu smoke
 expect "smoke, done before" 0 $?
-contains "$OUT/gpu.log" "0 passed, 0 failed, 8 done before"
-contains "$OUT/gpu.log" "8 passed, 0 failed"  # the log of the first call
+contains "$OUT/gpu.log" "0 passed, 0 failed, 9 done before"
+contains "$OUT/gpu.log" "9 passed, 0 failed"  # the log of the first call
 lacks "$work/calls" "gpu.a_test"
 gpu --plan
 contains "$work/printed" "gpu.a_test: passed before"
@@ -134,11 +134,11 @@ fake "$PROGRAMS/tests/gpu.a_test" 'exit 3'
 echo "commit of other programs" >"$PROGRAMS/manifest.txt"
 gpu smoke
 expect "other programs" 1 $?
-contains "$OUT/gpu.log" "7 passed, 1 failed"
+contains "$OUT/gpu.log" "8 passed, 1 failed"
 fake "$PROGRAMS/tests/gpu.a_test" 'exit 0'
 gpu smoke
 expect "what has failed is run again" 0 $?
-contains "$OUT/gpu.log" "1 passed, 0 failed, 7 done before"
+contains "$OUT/gpu.log" "1 passed, 0 failed, 8 done before"
 
 # ---- an unexpected output of cuda-minimal is a failure
 fresh
@@ -164,7 +164,7 @@ gpu smoke
 expect "a skip" 1 $?
 contains "$OUT/gpu.log" "skipped: no CUDA device"
 contains "$OUT/gpu.log" "FAILED: gpu.a_test: skipped by the program"
-contains "$OUT/gpu.log" "7 passed, 1 failed"
+contains "$OUT/gpu.log" "8 passed, 1 failed"
 contains "$work/calls" "cuda_bench"
 fresh
 fake "$PROGRAMS/cuda-minimal" 'exit 3'
@@ -174,7 +174,7 @@ expect "a failure and a missing program" 1 $?
 contains "$OUT/gpu.log" "FAILED: device: cuda_bench --device failed"
 contains "$OUT/gpu.log" "FAILED: cuda-minimal: exit status 3"
 contains "$OUT/gpu.log" "FAILED: launches, quick: it cannot be started"
-contains "$OUT/gpu.log" "6 passed, 3 failed"
+contains "$OUT/gpu.log" "7 passed, 3 failed"
 fresh
 rm "$PROGRAMS"/tests/*
 gpu smoke
@@ -193,12 +193,12 @@ gpu figures link
 expect "figures" 0 $?
 contains "$OUT/training.csv" "a,header,step"
 for name in launches,launches "training,training--eager"; do contains "$OUT/${name%,*}.csv" "b,line,${name#*,}"; done
-[ "$(wc -l <"$OUT/training.csv")" -eq 4 ] || { echo "WRONG: training.csv"; mistakes=$((mistakes + 1)); }
+[ "$(wc -l <"$OUT/training.csv")" -eq 5 ] || { echo "WRONG: training.csv"; mistakes=$((mistakes + 1)); }
 AGAIN=1 gpu figures
-[ "$(wc -l <"$OUT/training.csv")" -eq 4 ] || { echo "WRONG: training.csv grows from run to run"; mistakes=$((mistakes + 1)); }
+[ "$(wc -l <"$OUT/training.csv")" -eq 5 ] || { echo "WRONG: training.csv grows from run to run"; mistakes=$((mistakes + 1)); }
 gpu more
 contains "$work/calls" "--steps 1001"
-[ "$(wc -l <"$OUT/training.csv")" -eq 7 ] || { echo "WRONG: training.csv without the rows of more"; mistakes=$((mistakes + 1)); }
+[ "$(wc -l <"$OUT/training.csv")" -eq 8 ] || { echo "WRONG: training.csv without the rows of more"; mistakes=$((mistakes + 1)); }
 
 # ---- clocks and temperature are logged while a part runs, and no longer
 fresh
@@ -270,12 +270,12 @@ lacks "$OUT/steps.csv" "training--eager"
 mv "$OUT" "$BEFORE"
 gpu figures
 expect "after a machine was lost" 0 $?
-contains "$OUT/gpu.log" "2 passed, 0 failed, 1 done before"
-[ "$(grep -c '^train-gpt-gpu' "$work/calls")" -eq 4 ] || { echo "WRONG: what had passed was run again"; mistakes=$((mistakes + 1)); }
+contains "$OUT/gpu.log" "3 passed, 0 failed, 1 done before"
+[ "$(grep -c '^train-gpt-gpu' "$work/calls")" -eq 5 ] || { echo "WRONG: what had passed was run again"; mistakes=$((mistakes + 1)); }
 [ "$(cut -d , -f 3 "$OUT/training.csv" | sort | uniq -c | awk '{ print $1, $2 }' | paste -sd ' ')" = \
-  "1 step 1 training--eager 1 training--replayed 1 training-with-copies--replayed" ] ||
+  "1 step 1 training--eager 1 training--replayed 1 training-in-bfloat16--replayed 1 training-with-copies--replayed" ] ||
   { echo "WRONG: the rows of both calls"; cat "$OUT/training.csv"; mistakes=$((mistakes + 1)); }
-[ "$(grep -c ',passed,' "$OUT/steps.csv")" -eq 3 ] || { echo "WRONG: the marks of both calls"; mistakes=$((mistakes + 1)); }
+[ "$(grep -c ',passed,' "$OUT/steps.csv")" -eq 4 ] || { echo "WRONG: the marks of both calls"; mistakes=$((mistakes + 1)); }
 
 # ---- each part has a time of its own: one that is over takes none of the next
 fresh
@@ -300,7 +300,7 @@ expect "figures and PyTorch" 0 $?
 contains "$OUT/gpu.log" "PyTorch: clean"
 contains "$OUT/gpu.log" "training: /"
 contains "$work/calls" "--plans $OUT/training.csv"
-[ "$(grep -c '^train-gpt-gpu' "$work/calls")" -eq 3 ] || { echo "WRONG: rows were made twice"; mistakes=$((mistakes + 1)); }
+[ "$(grep -c '^train-gpt-gpu' "$work/calls")" -eq 4 ] || { echo "WRONG: rows were made twice"; mistakes=$((mistakes + 1)); }
 gpu more
 expect "more" 0 $?
 contains "$work/calls" "compare.py --device cuda"

@@ -61,12 +61,12 @@ def baseline_bytes(rows):
 
 
 def gpt(folder):
-    """Both comparisons of train-gpt-gpu with PyTorch's checkpoints, replayed from CUDA graphs."""
-    rows = [r for r in read(folder, "checkpoints") if r["mode"] == "graph"]
+    """Both comparisons of train-gpt-gpu with PyTorch's checkpoints, replayed from CUDA graphs, in TF32."""
+    rows = [r for r in read(folder, "checkpoints") if r["mode"] == "graph" and r.get("precision") != "bfloat16"]
     runs = [
         r
         for r in read(folder, "training")
-        if r["mode"] == "graph" and r["streams"] == "1" and r["vocabulary"] == "50304" and not r["link_out"]
+        if r["mode"] == "graph" and r["streams"] == "1" and r["vocabulary"] == "50304" and not r["link_out"] and r.get("precision", "tf32") == "tf32"
     ]
     none = [r for r in runs if r["budget"] == "none"]
     ours_bytes, ours_ms = float(none[0]["arena_bytes"]), statistics.mean(float(r["step_ms"]) for r in none if not r["link_out"])

@@ -68,8 +68,8 @@ def warm_up_steps(steps):
     return max(2, steps // 5)
 
 
-def read_plans(path, sizes):
-    """The runs on one stream without a link, in a file of `train-gpt-gpu --csv` on a network of these sizes, a dict.
+def read_plans(path, sizes, precision="tf32"):
+    """The runs on one stream without a link, in a file of `train-gpt-gpu --csv` on a network of these sizes, a dict, and in this precision.
 
     Overheads are over the mean of the baselines that were run first and last. Raises ValueError if there are no runs.
     """
@@ -84,13 +84,14 @@ def read_plans(path, sizes):
         r
         for r in rows
         if all(int(r[s]) == sizes[s] for s in SIZES)
+        and r.get("precision", "tf32") == precision  # older files do not say it
         and int(r["streams"]) == 1
         and r["arena_bytes"]
         and not r.get("link_out")
     ]
     if not mine:
-        wanted = " ".join(f"--{s} {sizes[s]}" for s in SIZES)
-        raise ValueError(f"{path} has no run with {wanted}; PyTorch's network must have the sizes of train-gpt-gpu's")
+        wanted = " ".join(f"--{s} {sizes[s]}" for s in SIZES) + f" --precision {precision}"
+        raise ValueError(f"{path} has no run with {wanted}; PyTorch's network must have the sizes and the precision of train-gpt-gpu's")
     baselines = {}
     for r in mine:
         if r["budget"] == "none":

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """The network of examples/train/train_gpt_gpu.cu in PyTorch, with torch.utils.checkpoint around some of its blocks.
 
-To compare on one machine: the same sizes, single precision with TF32 products, attention with its probabilities in memory,
-Adam. Memory is what a step takes beyond parameters, moments and inputs: gradients and the workspace of cuBLAS included, as
+To compare on one machine: the same sizes, single precision with TF32 products or bfloat16, attention whose probabilities are
+not stored, Adam. Memory is what a step takes beyond parameters, moments and inputs: gradients and the workspace of cuBLAS included, as
 in the arena, and of the size that train-gpt-gpu gives it. A time is that of loss and gradients, without Adam, by events
 around each step: the median.
 
@@ -16,7 +16,6 @@ both has rows for both). The kernels of both sides differ, and so do their costs
 """
 import argparse
 import csv
-import math
 import os
 
 import torch
@@ -36,6 +35,9 @@ from torch_equal_peak import (
 )
 
 
+PRECISIONS = {"tf32": "single, TF32 products", "bf16": "bfloat16"}  # as `train-gpt-gpu --precision` names them
+
+
 class Block(nn.Module):
     def __init__(self, width, heads, rate):
         super().__init__()
@@ -48,9 +50,7 @@ class Block(nn.Module):
     def attention(self, x):
         batch, context, width = x.shape
         q, k, v = (t.view(batch, context, self.heads, -1).transpose(1, 2) for t in self.qkv(x).split(width, dim=2))
-        scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
-        later = torch.ones(context, context, dtype=torch.bool, device=x.device).triu(1)
-        y = scores.masked_fill(later, -math.inf).softmax(3) @ v
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.projection(y.transpose(1, 2).reshape(batch, context, width))
 
     def forward(self, h):
@@ -107,7 +107,7 @@ def run(a, configuration, mode, steps):
     """(Measured, bytes that the allocator has reserved, the last loss)"""
     torch.cuda.empty_cache()
     torch.manual_seed(1)
-    net = GPT(a).cuda()
+    net = GPT(a).to("cuda", torch.bfloat16 if a.precision == "bf16" else torch.float32)
     adam = torch.optim.Adam(net.parameters(), lr=3e-4, fused=True)
     tokens = torch.randint(a.vocabulary, (a.batch, a.context), device="cuda")
     targets = tokens.roll(-1, 1)
@@ -182,7 +182,7 @@ def compare(a, plans):
     if a.csv:
         file = open(a.csv, "w", newline="")
         about = dict(
-            device=torch.cuda.get_device_name(), pytorch=torch.__version__, precision="single, TF32 products", steps=a.steps
+            device=torch.cuda.get_device_name(), pytorch=torch.__version__, precision=PRECISIONS[a.precision], steps=a.steps
         )
         writer = csv.DictWriter(file, [*COLUMNS, *about])
         writer.writeheader()
@@ -206,6 +206,7 @@ def parse(arguments=None):
     for name, value in dict(layers=12, width=768, heads=12, context=512, batch=8, vocabulary=50304, steps=20).items():
         parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--precision", choices=PRECISIONS, default="tf32", help="tf32: products of single precision in TF32; bf16: all in bfloat16")
     parser.add_argument("--plans", help="a file of train-gpt-gpu --csv, of the same network")
     parser.add_argument("--csv", help="with --plans: write the rows to this file, too")
     a = parser.parse_args(arguments)
@@ -216,7 +217,7 @@ def parse(arguments=None):
     plans = None
     if a.plans:
         try:
-            plans = read_plans(a.plans, {s: getattr(a, s) for s in SIZES})
+            plans = read_plans(a.plans, {s: getattr(a, s) for s in SIZES}, a.precision)
         except (OSError, ValueError) as error:
             parser.error(str(error))
     return a, plans

@@ -26,6 +26,13 @@ namespace train::gpu {
 /// Who computes matrix products: cuBLAS if it is found, cuBLAS or nobody, the example's own kernel.
 enum class matmul : std::uint8_t { any, cublas, own };
 
+/// The numbers of the step: single precision; the same with products and attention in TF32; bfloat16 in all tensors but
+/// statistics and the loss, with parameters in single precision beside the step.
+enum class precision : std::uint8_t { single, tf32, bf16 };
+[[nodiscard]] constexpr const char* name_of(precision p) {
+  return p == precision::single ? "single" : p == precision::tf32 ? "tf32" : "bf16";
+}
+
 inline constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and without rematerialization.
   --layers N --width N --heads N --context N --batch N --vocabulary N   the network
   --dropout X        rate (0.1)
@@ -41,7 +48,8 @@ inline constexpr const char* usage = R"(Trains a GPT on a CUDA device, with and 
   --matmul NAME      matrix products: cublas, own, or any: cuBLAS if it is found (any)
   --workspace N      KiB that cuBLAS is given in each product, part of the arena (0: what NVIDIA recommends, 32 MiB
                      from compute capability 9.0 on, 4 MiB before)
-  --exact            products of cuBLAS in single precision, without TF32
+  --precision NAME   single; tf32: products and attention of single precision in TF32, those of --matmul own excepted;
+                     or bf16: all tensors but statistics and the loss in bfloat16, Adam in single precision (tf32)
   --no-baseline      leave out the run without rematerialization (if it does not fit); nothing is compared then
   --csv FILE         append a line for each run, below a header if the file is new
   --times FILE       write when each launch of each plan began and ended, beside the simulated times
@@ -56,7 +64,8 @@ struct options {
   std::uint32_t streams = 1;
   std::int64_t workspace = 0;  // KiB; 0: recommended_workspace
   matmul products = matmul::any;
-  bool graph = false, exact = false, baseline = true, help = false;
+  precision numbers = precision::tf32;
+  bool graph = false, baseline = true, help = false;
   bool measure_link = false;             // `link` is what the program measures
   std::optional<remat::host_link> link;  // in bytes per second
   std::int64_t host_budget = remat::problem::unlimited;
@@ -145,6 +154,8 @@ inline void set_option(options& o, std::string_view name, const std::string& val
     o.host_budget = remat_plan::reading::read_host_budget("--host-budget", value);
   else if (name == "--matmul" && (value == "any" || value == "cublas" || value == "own"))
     o.products = value == "any" ? matmul::any : value == "cublas" ? matmul::cublas : matmul::own;
+  else if (name == "--precision" && (value == "single" || value == "tf32" || value == "bf16"))
+    o.numbers = value == "single" ? precision::single : value == "tf32" ? precision::tf32 : precision::bf16;
   else if (name == "--csv")
     o.csv = value;
   else if (name == "--times")
@@ -164,8 +175,6 @@ inline void set_option(options& o, std::string_view name, const std::string& val
       o.help = true;
     else if (name == "--graph")
       o.graph = true;
-    else if (name == "--exact")
-      o.exact = true;
     else if (name == "--no-baseline")
       o.baseline = false;
     else if (++i == arguments.size())

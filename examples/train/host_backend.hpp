@@ -125,6 +125,7 @@ inline float hyperbolic_tangent(float x) { return 1 - 2 / (exponential(2 * x) + 
 class host_backend {
  public:
   using kernel = std::function<void(const host_call&)>;
+  static constexpr std::int64_t element_bytes = sizeof(float);
 
   [[nodiscard]] kernel one() const {
     return [](const host_call& c) { host::write(c, 0, [](std::size_t) { return 1.0F; }); };
@@ -271,6 +272,7 @@ class host_backend {
 
   [[nodiscard]] attention_kernels<kernel> attention(const attention_sizes& s) const {
     attention_kernels<kernel> k;
+    k.saved_bytes = s.batch * s.heads * s.context * s.context * 4;  // probabilities, zero above the diagonal
     const std::int64_t head = s.width / s.heads, context = s.context;
     const float scale = 1 / std::sqrt(static_cast<float>(head));
     // The queries (part 0), keys (1) or values (2) of one sample and one head.

@@ -5,14 +5,15 @@
 /// Layers for training steps: their operations, the tensors saved for backward, and the costs. The kernels come from a
 /// **backend**, so that one network runs on the host (`host_backend.hpp`) and on other devices.
 ///
-/// A backend has a type `kernel`, functions `one()`, `zero()` and `sum()` that return the kernels of
-/// `remat::gradient_kernels`, and for each layer a function that takes its sizes and returns its kernels. The comment
-/// of each layer lists the arguments of its kernels, in the order of `call.inputs` and `call.outputs`. Kernels for
-/// gradients
+/// A backend has a type `kernel`, a constant `element_bytes`, functions `one()`, `zero()` and `sum()` that return the
+/// kernels of `remat::gradient_kernels`, and for each layer a function that takes its sizes and returns its kernels.
+/// The comment of each layer lists the arguments of its kernels, in the order of `call.inputs` and `call.outputs`.
+/// Kernels for gradients
 ///  - skip an output that is empty, because no operation needs it;
 ///  - if `call.adds[i]` is 1, compute and round the contribution as if it were 0, and then add it to output i (see
 ///    `remat::step_builder`).
-/// Numbers are 32-bit floats, matrices row-major.
+/// Matrices are row-major; their elements have `element_bytes` bytes of the backend. Losses and statistics are 32-bit
+/// floats.
 
 #include <cmath>
 #include <cstddef>
@@ -54,17 +55,21 @@ struct parameter {
 template <class Backend>
 struct network {
   using kernel = typename Backend::kernel;
+  static constexpr std::int64_t element_bytes = Backend::element_bytes;
 
   explicit network(std::string name, Backend b = {}) : builder(std::move(name)), backend(std::move(b)) {}
 
   matrix make_parameter(std::string name, std::int64_t rows, std::int64_t columns, float mean, float deviation) {
-    const matrix m{builder.parameter(std::move(name), rows * columns * 4), rows, columns};
+    const matrix m{builder.parameter(std::move(name), rows * columns * element_bytes), rows, columns};
     parameters.push_back({m.id, m.size(), mean, deviation});
     return m;
   }
   matrix make_activation(std::string name, std::int64_t rows, std::int64_t columns) {
-    return {builder.activation(std::move(name), rows * columns * 4), rows, columns};
+    return {builder.activation(std::move(name), rows * columns * element_bytes), rows, columns};
   }
+
+  /// The bytes of so many elements.
+  [[nodiscard]] static double bytes_of(std::int64_t elements) { return static_cast<double>(elements * element_bytes); }
 
   [[nodiscard]] remat::built_step<kernel> build(tensor_id loss) const {
     return builder.build(loss, {{backend.one(), backend.zero(), backend.sum()}, false});
@@ -113,7 +118,7 @@ matrix linear(network<Backend>& net, const std::string& name, matrix x, matrix w
   const auto k = net.backend.linear(sizes);
   const matrix y = net.make_activation(name, sizes.rows, sizes.out);
   const double flops = 2 * as_double(sizes.rows) * as_double(sizes.in) * as_double(sizes.out);
-  const double bytes = 4 * as_double(x.size() + w.size() + y.size());
+  const double bytes = net.bytes_of(x.size() + w.size() + y.size());
   std::vector<tensor_id> inputs{x.id, w.id};
   std::vector<remat::gradient> weights{grad(w.id)};
   if (b) {
@@ -173,13 +178,13 @@ matrix relu(network<Backend>& net, const std::string& name, matrix x) {
                    .inputs = {x.id},
                    .outputs = {y.id},
                    .flops = as_double(x.size()),
-                   .bytes_accessed = 8 * as_double(x.size()),
+                   .bytes_accessed = 2 * net.bytes_of(x.size()),
                    .workspace = k.forward.workspace,
                    .kernel = k.forward.run,
                    .backward = {{.inputs = {y.id, grad(y.id)},
                                  .outputs = {grad(x.id)},
                                  .flops = as_double(x.size()),
-                                 .bytes_accessed = 12 * as_double(x.size()),
+                                 .bytes_accessed = 3 * net.bytes_of(x.size()),
                                  .workspace = k.backward.workspace,
                                  .kernel = k.backward.run}}});
   return y;
@@ -194,13 +199,13 @@ matrix gelu(network<Backend>& net, const std::string& name, matrix x) {
                    .inputs = {x.id},
                    .outputs = {y.id},
                    .flops = 20 * as_double(x.size()),
-                   .bytes_accessed = 8 * as_double(x.size()),
+                   .bytes_accessed = 2 * net.bytes_of(x.size()),
                    .workspace = k.forward.workspace,
                    .kernel = k.forward.run,
                    .backward = {{.inputs = {x.id, grad(y.id)},
                                  .outputs = {grad(x.id)},
                                  .flops = 30 * as_double(x.size()),
-                                 .bytes_accessed = 12 * as_double(x.size()),
+                                 .bytes_accessed = 3 * net.bytes_of(x.size()),
                                  .workspace = k.backward.workspace,
                                  .kernel = k.backward.run}}});
   return y;
@@ -234,14 +239,14 @@ matrix dropout(network<Backend>& net, const std::string& name, matrix x, float r
                    .inputs = {x.id},
                    .outputs = {y.id, seed},
                    .flops = 8 * as_double(x.size()),
-                   .bytes_accessed = 8 * as_double(x.size()),
+                   .bytes_accessed = 2 * net.bytes_of(x.size()),
                    .workspace = k.forward.workspace,
                    .deterministic = false,
                    .kernel = k.forward.run,
                    .backward = {{.inputs = {seed, grad(y.id)},
                                  .outputs = {grad(x.id)},
                                  .flops = 8 * as_double(x.size()),
-                                 .bytes_accessed = 8 * as_double(x.size()),
+                                 .bytes_accessed = 2 * net.bytes_of(x.size()),
                                  .workspace = k.backward.workspace,
                                  .kernel = k.backward.run}}});
   return y;
@@ -256,7 +261,7 @@ matrix add(network<Backend>& net, const std::string& name, matrix a, matrix b) {
                    .inputs = {a.id, b.id},
                    .outputs = {y.id},
                    .flops = as_double(a.size()),
-                   .bytes_accessed = 12 * as_double(a.size()),
+                   .bytes_accessed = 3 * net.bytes_of(a.size()),
                    .workspace = k.workspace,
                    .kernel = k.run,
                    .pass_gradient_to = {a.id, b.id}});
@@ -288,21 +293,21 @@ matrix layer_norm(network<Backend>& net, const std::string& name, matrix x) {
                    .inputs = {x.id, gamma.id, beta.id},
                    .outputs = {y.id, statistics},
                    .flops = 8 * as_double(x.size()),
-                   .bytes_accessed = 8 * as_double(x.size()),
+                   .bytes_accessed = 2 * net.bytes_of(x.size()),
                    .workspace = k.forward.workspace,
                    .kernel = k.forward.run,
                    .backward = {{.name = name + " backward input",
                                  .inputs = {x.id, gamma.id, statistics, grad(y.id)},
                                  .outputs = {grad(x.id)},
                                  .flops = 11 * as_double(x.size()),
-                                 .bytes_accessed = 12 * as_double(x.size()),
+                                 .bytes_accessed = 3 * net.bytes_of(x.size()),
                                  .workspace = k.input.workspace,
                                  .kernel = k.input.run},
                                 {.name = name + " backward parameters",
                                  .inputs = {x.id, statistics, grad(y.id)},
                                  .outputs = {grad(gamma.id), grad(beta.id)},
                                  .flops = 5 * as_double(x.size()),
-                                 .bytes_accessed = 8 * as_double(x.size()),
+                                 .bytes_accessed = 2 * net.bytes_of(x.size()),
                                  .workspace = k.parameters.workspace,
                                  .kernel = k.parameters.run}}});
   return y;
@@ -316,10 +321,13 @@ struct attention_sizes {
 };
 template <class Kernel>
 struct attention_kernels {
-  /// qkv[batch · context, 3 · width] → y[batch · context, width], probabilities[batch, heads, context, context] (zero
-  /// above the diagonal). A row of qkv holds the queries of all heads, then the keys, then the values.
+  /// qkv[batch · context, 3 · width] → y[batch · context, width], what the backward pass needs. A row of qkv holds the
+  /// queries of all heads, then the keys, then the values.
   work<Kernel> forward;
-  work<Kernel> backward;  ///< qkv, probabilities, grad(y) → grad(qkv)
+  /// qkv, what the forward pass saved(, y), grad(y) → grad(qkv)
+  work<Kernel> backward;
+  std::int64_t saved_bytes = 0;  ///< of the probabilities, or of less from which they can be computed again
+  bool backward_reads_output = false;
 };
 
 /// Causal softmax attention of several heads.
@@ -329,20 +337,23 @@ matrix attention(network<Backend>& net, const std::string& name, matrix qkv, std
   const auto k = net.backend.attention(sizes);
   const matrix y = net.make_activation(name, qkv.rows, sizes.width);
   const std::int64_t squares = batch * heads * sizes.context * sizes.context;
-  const tensor_id probabilities = net.builder.saved(name + ".probabilities", squares * 4);
+  const tensor_id saved = net.builder.saved(name + ".saved", k.saved_bytes);
   const double flops = 4 * as_double(batch * sizes.context * sizes.context) * as_double(sizes.width);
-  const double bytes = 4 * as_double(qkv.size() + y.size() + squares);
+  const double bytes = net.bytes_of(qkv.size() + y.size()) + as_double(k.saved_bytes);
+  std::vector<remat::backward_input> read{qkv.id, saved};
+  if (k.backward_reads_output) read.push_back(y.id);
+  read.push_back(grad(y.id));
   net.builder.add({.name = name,
                    .inputs = {qkv.id},
-                   .outputs = {y.id, probabilities},
+                   .outputs = {y.id, saved},
                    .flops = flops + 10 * as_double(squares),
                    .bytes_accessed = bytes,
                    .workspace = k.forward.workspace,
                    .kernel = k.forward.run,
-                   .backward = {{.inputs = {qkv.id, probabilities, grad(y.id)},
+                   .backward = {{.inputs = read,
                                  .outputs = {grad(qkv.id)},
                                  .flops = 2 * flops + 5 * as_double(squares),
-                                 .bytes_accessed = bytes + 4 * as_double(qkv.size()),
+                                 .bytes_accessed = bytes + net.bytes_of(qkv.size()),
                                  .workspace = k.backward.workspace,
                                  .kernel = k.backward.run}}});
   return y;
@@ -373,21 +384,21 @@ matrix embedding(network<Backend>& net, const std::string& name, tensor_id token
                    .inputs = {tokens, table.id, positions.id},
                    .outputs = {y.id},
                    .flops = as_double(y.size()),
-                   .bytes_accessed = 12 * as_double(y.size()),
+                   .bytes_accessed = 3 * net.bytes_of(y.size()),
                    .workspace = k.forward.workspace,
                    .kernel = k.forward.run,
                    .backward = {{.name = name + " backward table",
                                  .inputs = {tokens, grad(y.id)},
                                  .outputs = {grad(table.id)},
                                  .flops = as_double(y.size()),
-                                 .bytes_accessed = 8 * as_double(y.size()) + 4 * as_double(table.size()),
+                                 .bytes_accessed = 2 * net.bytes_of(y.size()) + net.bytes_of(table.size()),
                                  .workspace = k.table.workspace,
                                  .kernel = k.table.run},
                                 {.name = name + " backward positions",
                                  .inputs = {grad(y.id)},
                                  .outputs = {grad(positions.id)},
                                  .flops = as_double(y.size()),
-                                 .bytes_accessed = 4 * as_double(y.size() + positions.size()),
+                                 .bytes_accessed = net.bytes_of(y.size() + positions.size()),
                                  .workspace = k.positions.workspace,
                                  .kernel = k.positions.run}}});
   return y;
@@ -412,13 +423,13 @@ tensor_id cross_entropy(network<Backend>& net, const std::string& name, matrix l
                    .inputs = {logits.id, targets},
                    .outputs = {loss, logarithms},
                    .flops = 12 * as_double(logits.size()),
-                   .bytes_accessed = 8 * as_double(logits.size()),
+                   .bytes_accessed = 2 * net.bytes_of(logits.size()),
                    .workspace = k.forward.workspace,
                    .kernel = k.forward.run,
                    .backward = {{.inputs = {logits.id, targets, logarithms, grad(loss)},
                                  .outputs = {grad(logits.id)},
                                  .flops = 12 * as_double(logits.size()),
-                                 .bytes_accessed = 8 * as_double(logits.size()),
+                                 .bytes_accessed = 2 * net.bytes_of(logits.size()),
                                  .workspace = k.backward.workspace,
                                  .kernel = k.backward.run}}});
   return loss;
@@ -433,13 +444,13 @@ tensor_id mean_squared_error(network<Backend>& net, const std::string& name, mat
                    .inputs = {x.id, targets},
                    .outputs = {loss},
                    .flops = 3 * as_double(x.size()),
-                   .bytes_accessed = 8 * as_double(x.size()),
+                   .bytes_accessed = 2 * net.bytes_of(x.size()),
                    .workspace = k.forward.workspace,
                    .kernel = k.forward.run,
                    .backward = {{.inputs = {x.id, targets, grad(loss)},
                                  .outputs = {grad(x.id)},
                                  .flops = 3 * as_double(x.size()),
-                                 .bytes_accessed = 12 * as_double(x.size()),
+                                 .bytes_accessed = 3 * net.bytes_of(x.size()),
                                  .workspace = k.backward.workspace,
                                  .kernel = k.backward.run}}});
   return loss;

@@ -29,33 +29,44 @@ namespace train::gpu {
 class products {
  public:
   virtual ~products() = default;
-  /// Enqueues out = scale · a b, for each product of the batch. It may use `workspace` until the work has ended.
-  virtual void multiply(const product_sizes& s, const factor& a, const factor& b, const product_result& out,
-                        std::span<std::byte> workspace, cudaStream_t stream) = 0;
+  /// Enqueues out = a b. It may use `workspace` until the work has ended.
+  virtual void multiply(const product_sizes& s, const factor<float>& a, const factor<float>& b,
+                        const product_result<float>& out, std::span<std::byte> workspace, cudaStream_t stream) = 0;
+  virtual void multiply(const product_sizes& s, const factor<bfloat16>& a, const factor<bfloat16>& b,
+                        const product_result<bfloat16>& out, std::span<std::byte> workspace, cudaStream_t stream) = 0;
   /// The bytes of workspace that `multiply` is to be given, if `wanted` can be had.
   [[nodiscard]] virtual std::int64_t workspace(std::int64_t wanted) const = 0;
   /// The name of what computes, for reports.
   [[nodiscard]] virtual std::string name() const = 0;
 };
 
-/// The kernel of tile_product.cuh, in single precision.
+/// The kernel of tile_product.cuh.
 class own_products final : public products {
  public:
-  void multiply(const product_sizes& s, const factor& a, const factor& b, const product_result& out,
-                std::span<std::byte>, cudaStream_t stream) override {
-    if (s.rows == 0 || s.columns == 0 || s.batch == 0) return;
-    constexpr std::int64_t most = 65535;
-    const std::int64_t down = (s.rows + tile::side - 1) / tile::side;
-    if (down > most || s.batch > most)
-      throw std::invalid_argument("the own matrix product takes at most " + std::to_string(most * tile::side) +
-                                  " rows and " + std::to_string(most) + " products; here " + std::to_string(s.rows) +
-                                  " and " + std::to_string(s.batch));
-    const dim3 grid(static_cast<unsigned>((s.columns + tile::side - 1) / tile::side), static_cast<unsigned>(down),
-                    static_cast<unsigned>(s.batch));
-    multiply_tiles<><<<grid, tile::threads, 0, stream>>>(s, a, b, out);
+  void multiply(const product_sizes& s, const factor<float>& a, const factor<float>& b,
+                const product_result<float>& out, std::span<std::byte>, cudaStream_t stream) override {
+    enqueue(s, a, b, out, stream);
+  }
+  void multiply(const product_sizes& s, const factor<bfloat16>& a, const factor<bfloat16>& b,
+                const product_result<bfloat16>& out, std::span<std::byte>, cudaStream_t stream) override {
+    enqueue(s, a, b, out, stream);
   }
   [[nodiscard]] std::int64_t workspace(std::int64_t) const override { return 0; }
   [[nodiscard]] std::string name() const override { return "own"; }
+
+ private:
+  template <class T>
+  static void enqueue(const product_sizes& s, const factor<T>& a, const factor<T>& b, const product_result<T>& out,
+                      cudaStream_t stream) {
+    if (s.rows == 0 || s.columns == 0) return;
+    constexpr std::int64_t most = 65535;
+    const std::int64_t down = (s.rows + tile::side - 1) / tile::side;
+    if (down > most)
+      throw std::invalid_argument("the own matrix product takes at most " + std::to_string(most * tile::side) +
+                                  " rows; here " + std::to_string(s.rows));
+    const dim3 grid(static_cast<unsigned>((s.columns + tile::side - 1) / tile::side), static_cast<unsigned>(down));
+    multiply_tiles<T><<<grid, tile::threads, 0, stream>>>(s, a, b, out);
+  }
 };
 
 #ifdef REMAT_EXAMPLE_HAS_CUBLAS
@@ -69,20 +80,19 @@ class cublas_products final : public products {
       if (void* const library = dlopen(file, RTLD_NOW | RTLD_LOCAL)) return library;
     return nullptr;
   }
-  /// `library`: of `open`; `tensor_cores`: products in TF32. Throws `std::runtime_error` if a call of cuBLAS fails.
-  cublas_products(void* library, bool tensor_cores) : library_(library) {
+  /// `library`: of `open`; `tensor_cores`: products of single precision in TF32. Throws `std::runtime_error` if a call
+  /// of cuBLAS fails.
+  cublas_products(void* library, bool tensor_cores)
+      : library_(library), singles_(tensor_cores ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F) {
     load(create_, "cublasCreate_v2");
     load(destroy_, "cublasDestroy_v2");
     load(set_stream_, "cublasSetStream_v2");
     load(set_workspace_, "cublasSetWorkspace_v2");
-    load(set_math_mode_, "cublasSetMathMode");
     load(set_atomics_mode_, "cublasSetAtomicsMode");
     load(get_version_, "cublasGetVersion_v2");
     load(words_, "cublasGetStatusString");
-    load(multiply_, "cublasSgemmStridedBatched");
+    load(multiply_, "cublasGemmEx");
     require(create_(&handle_), "cublasCreate");
-    require(set_math_mode_(handle_, tensor_cores ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH),
-            "cublasSetMathMode");
     require(set_atomics_mode_(handle_, CUBLAS_ATOMICS_NOT_ALLOWED), "cublasSetAtomicsMode");
     require(get_version_(handle_, &version_), "cublasGetVersion");
   }
@@ -92,16 +102,13 @@ class cublas_products final : public products {
     if (handle_ != nullptr) static_cast<void>(destroy_(handle_));
   }
 
-  void multiply(const product_sizes& s, const factor& a, const factor& b, const product_result& out,
-                std::span<std::byte> workspace, cudaStream_t stream) override {
-    require(set_stream_(handle_, stream), "cublasSetStream");  // which resets the workspace
-    require(set_workspace_(handle_, workspace.data(), workspace.size()), "cublasSetWorkspace");
-    // cuBLAS is column-major, so it sees the transposes: outᵀ = bᵀ aᵀ.
-    const float zero = 0;
-    require(multiply_(handle_, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      narrow(s.columns), narrow(s.rows), narrow(s.depth), &s.scale, b.data, narrow(b.row), b.stride,
-                      a.data, narrow(a.row), a.stride, &zero, out.data, narrow(out.row), out.stride, narrow(s.batch)),
-            "cublasSgemmStridedBatched");
+  void multiply(const product_sizes& s, const factor<float>& a, const factor<float>& b,
+                const product_result<float>& out, std::span<std::byte> workspace, cudaStream_t stream) override {
+    enqueue(s, a, b, out, CUDA_R_32F, singles_, workspace, stream);
+  }
+  void multiply(const product_sizes& s, const factor<bfloat16>& a, const factor<bfloat16>& b,
+                const product_result<bfloat16>& out, std::span<std::byte> workspace, cudaStream_t stream) override {
+    enqueue(s, a, b, out, CUDA_R_16BF, CUBLAS_COMPUTE_32F, workspace, stream);
   }
   [[nodiscard]] std::int64_t workspace(std::int64_t wanted) const override { return wanted; }
   [[nodiscard]] std::string name() const override { return "cuBLAS " + std::to_string(version_); }
@@ -115,6 +122,18 @@ class cublas_products final : public products {
   void require(cublasStatus_t status, const char* what) const {
     if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string(what) + ": " + words_(status));
   }
+  template <class T>
+  void enqueue(const product_sizes& s, const factor<T>& a, const factor<T>& b, const product_result<T>& out,
+               cudaDataType element, cublasComputeType_t sums, std::span<std::byte> workspace, cudaStream_t stream) {
+    require(set_stream_(handle_, stream), "cublasSetStream");  // which resets the workspace
+    require(set_workspace_(handle_, workspace.data(), workspace.size()), "cublasSetWorkspace");
+    // cuBLAS is column-major, so it sees the transposes: outᵀ = bᵀ aᵀ.
+    const float one = 1, zero = 0;
+    require(multiply_(handle_, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      narrow(s.columns), narrow(s.rows), narrow(s.depth), &one, b.data, element, narrow(b.row), a.data,
+                      element, narrow(a.row), &zero, out.data, element, narrow(out.row), sums, CUBLAS_GEMM_DEFAULT),
+            "cublasGemmEx");
+  }
   static int narrow(std::int64_t n) {
     if (n > std::numeric_limits<int>::max())
       throw std::invalid_argument("a matrix has " + std::to_string(n) + " rows or columns, over cuBLAS's 2^31 - 1");
@@ -126,11 +145,14 @@ class cublas_products final : public products {
   decltype(&cublasDestroy_v2) destroy_ = nullptr;
   decltype(&cublasSetStream_v2) set_stream_ = nullptr;
   decltype(&cublasSetWorkspace_v2) set_workspace_ = nullptr;
-  decltype(&cublasSetMathMode) set_math_mode_ = nullptr;
   decltype(&cublasSetAtomicsMode) set_atomics_mode_ = nullptr;
   decltype(&cublasGetVersion_v2) get_version_ = nullptr;
   decltype(&cublasGetStatusString) words_ = nullptr;
-  decltype(&cublasSgemmStridedBatched) multiply_ = nullptr;
+  // cublasGemmEx has an overload in C++.
+  cublasStatus_t (*multiply_)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void*,
+                              const void*, cudaDataType, int, const void*, cudaDataType, int, const void*, void*,
+                              cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t) = nullptr;
+  cublasComputeType_t singles_;
   cublasHandle_t handle_ = nullptr;
   int version_ = 0;
 };

@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@
 #include "remat/schedule/lifetime.hpp"
 #include "shared/cuda_device.cuh"
 #include "train/cuda_backend.cuh"
+#include "train/elements.cuh"
 #include "train/gpt.hpp"
 #include "train/gpu_options.hpp"
 #include "train/keep_busy.cuh"
@@ -53,44 +55,66 @@ using train::gpu::options;
 
 // ---- parameters and Adam, outside of the step ----
 
-template <int = 0>
-__global__ void start(float* values, std::size_t n, std::uint64_t seed, float mean, float deviation) {
+/// Writes the initial values, and their nearest elements to `bound` if that is another array.
+template <class T>
+__global__ void start(float* values, T* bound, std::size_t n, std::uint64_t seed, float mean, float deviation) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
     const std::uint64_t bits = cuda_kernel_seed(seed + i, op_id{0});
     const float u = (static_cast<float>(bits >> 40) + 0.5F) * 0x1p-24F,
                 v = static_cast<float>(bits & 0xffffff) * 0x1p-24F;
     values[i] = mean + deviation * sqrtf(-2 * logf(u)) * cosf(6.2831853F * v);
+    if constexpr (!std::is_same_v<T, float>) bound[i] = train::gpu::to_element<T>(values[i]);
   }
 }
 
-template <int = 0>
-__global__ void adam(float* values, float* first, float* second, const float* gradient, std::size_t n, float rate,
+/// `bound`: as for `start`.
+template <class T>
+__global__ void adam(float* values, T* bound, float* first, float* second, const T* gradient, std::size_t n, float rate,
                      float unbias_first, float unbias_second) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
-    const float g = gradient[i];
+    const float g = train::gpu::to_float(gradient[i]);
     first[i] = 0.9F * first[i] + 0.1F * g;
     second[i] = 0.999F * second[i] + 0.001F * g * g;
     values[i] -= rate * (first[i] * unbias_first) / (sqrtf(second[i] * unbias_second) + 1e-8F);
+    if constexpr (!std::is_same_v<T, float>) bound[i] = train::gpu::to_element<T>(values[i]);
   }
 }
 
-using step_type = built_step<train::cuda_backend::kernel>;
+using step_type = built_step<train::cuda_kernel>;
+
+/// The step with its kernels, the tensors that are bound, and the parameters.
+struct gpt_step {
+  step_type step;
+  train::gpt ids;
+  std::vector<train::parameter> parameters;
+};
+
+template <class T>
+gpt_step make_step(const options& o, const train::cuda_backend_options& kernels,
+                   const std::shared_ptr<train::gpu::products>& products) {
+  train::network<train::cuda_backend<T>> net("gpt", train::cuda_backend<T>(products, kernels));
+  const train::gpt ids = train::make_gpt(net, o.sizes);
+  return {net.build(ids.loss), ids, std::move(net.parameters)};
+}
 
 /// The device memory beside the arena: parameters, their moments, and the text of all training steps.
 struct state {
   const step_type& step;
   std::vector<train::parameter> parameters;
   train::gpt ids;
-  std::vector<cuda_memory> values, first, second;
+  bool is_bf16;
+  std::vector<cuda_memory> values, first, second;  // single precision
+  std::vector<cuda_memory> rounded;                // what the step reads in place of `values`, if it is in bfloat16
   cuda_memory tokens, targets, all_tokens, all_targets, losses;
 
-  state(const step_type& s, std::vector<train::parameter> p, const train::gpt& g, const options& o,
-        const train::text& text)
-      : step(s), parameters(std::move(p)), ids(g) {
-    for (const train::parameter& x : parameters)
+  state(const gpt_step& s, const options& o, const train::text& text)
+      : step(s.step), parameters(s.parameters), ids(s.ids), is_bf16(o.numbers == train::gpu::precision::bf16) {
+    for (const train::parameter& x : parameters) {
       for (auto* list : {&values, &first, &second}) list->emplace_back(static_cast<std::size_t>(x.size) * 4);
+      if (is_bf16) rounded.emplace_back(static_cast<std::size_t>(x.size) * sizeof(train::gpu::bfloat16));
+    }
     const auto rows = static_cast<std::size_t>(o.sizes.batch * o.sizes.context);
     std::vector<std::int32_t> a(rows * o.steps), b(rows * o.steps);
     // Letters are spread over the vocabulary.
@@ -117,9 +141,10 @@ struct state {
   /// Resets parameters and moments to the same initial values each time.
   void begin(cudaStream_t stream) const {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const auto v = values[i].as<float>();
-      start<><<<train::gpu::blocks(v.size()), train::gpu::block, 0, stream>>>(
-          v.data(), v.size(), kernel_seed(i, op_id{0}), parameters[i].mean, parameters[i].deviation);
+      if (is_bf16)
+        begin_parameter<train::gpu::bfloat16>(i, stream);
+      else
+        begin_parameter<float>(i, stream);
       for (const auto* m : {&first[i], &second[i]})
         throw_on_cuda_error(cudaMemsetAsync(m->data(), 0, m->size(), stream), "clearing moments");
     }
@@ -127,7 +152,8 @@ struct state {
   }
   template <class Executor>
   void bind_all(Executor& run) const {
-    for (std::size_t i = 0; i < parameters.size(); ++i) run.bind(parameters[i].id, values[i].bytes());
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      run.bind(parameters[i].id, (is_bf16 ? rounded : values)[i].bytes());
     run.bind(ids.tokens, tokens.bytes());
     run.bind(ids.targets, targets.bytes());
   }
@@ -144,13 +170,36 @@ struct state {
     const auto unbias_first = static_cast<float>(1 / (1 - std::pow(0.9, n)));
     const auto unbias_second = static_cast<float>(1 / (1 - std::pow(0.999, n)));
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const auto v = values[i].as<float>();
-      const auto gradient = run.output(*step.gradient_of(parameters[i].id));
-      adam<><<<train::gpu::blocks(v.size()), train::gpu::block, 0, stream>>>(
-          v.data(), first[i].as<float>().data(), second[i].as<float>().data(),
-          reinterpret_cast<const float*>(gradient.data()), v.size(), 3e-4F, unbias_first, unbias_second);
+      const std::span<const std::byte> gradient = run.output(*step.gradient_of(parameters[i].id));
+      if (is_bf16)
+        update_parameter<train::gpu::bfloat16>(i, gradient, unbias_first, unbias_second, stream);
+      else
+        update_parameter<float>(i, gradient, unbias_first, unbias_second, stream);
     }
     throw_on_cuda_error(cudaGetLastError(), "Adam");
+  }
+
+ private:
+  template <class T>
+  [[nodiscard]] T* bound(std::size_t i) const {
+    if constexpr (std::is_same_v<T, float>)
+      return values[i].as<float>().data();
+    else
+      return rounded[i].as<T>().data();
+  }
+  template <class T>
+  void begin_parameter(std::size_t i, cudaStream_t stream) const {
+    const auto v = values[i].as<float>();
+    start<T><<<train::gpu::blocks(v.size()), train::gpu::block, 0, stream>>>(
+        v.data(), bound<T>(i), v.size(), kernel_seed(i, op_id{0}), parameters[i].mean, parameters[i].deviation);
+  }
+  template <class T>
+  void update_parameter(std::size_t i, std::span<const std::byte> gradient, float unbias_first, float unbias_second,
+                        cudaStream_t stream) const {
+    const auto v = values[i].as<float>();
+    adam<T><<<train::gpu::blocks(v.size()), train::gpu::block, 0, stream>>>(
+        v.data(), bound<T>(i), first[i].as<float>().data(), second[i].as<float>().data(),
+        reinterpret_cast<const T*>(gradient.data()), v.size(), 3e-4F, unbias_first, unbias_second);
   }
 };
 
@@ -281,7 +330,8 @@ class report {
     csv_.open(o.csv, std::ios::app);
     if (!csv_) throw std::runtime_error("--csv " + o.csv + " cannot be written");
     if (fresh)
-      csv_ << "device,products,workspace_kib,layers,width,heads,context,batch,vocabulary,streams,mode,steps,budget,"
+      csv_ << "device,products,precision,workspace_kib,layers,width,heads,context,batch,vocabulary,streams,mode,steps,"
+              "budget,"
               "budget_bytes,peak_bytes,arena_bytes,taken_bytes,step_ms,step_first_quartile_ms,step_third_quartile_ms,"
               "whole_ms,overhead,planned_overhead,last_loss,link_out,link_in,link_latency,host_arena_bytes,"
               "copied_bytes,simulated_ms,result\n";
@@ -322,10 +372,10 @@ class report {
  private:
   void begin_line(const std::string& budget, std::int64_t bytes) {
     const train::gpt_sizes& s = options_.sizes;
-    csv_ << '"' << device_ << "\"," << products_ << ',' << options_.workspace << ',' << s.layers << ',' << s.width
-         << ',' << s.heads << ',' << s.context << ',' << s.batch << ',' << s.vocabulary << ',' << options_.streams
-         << ',' << (options_.graph ? "graph" : "eager") << ',' << options_.steps << ',' << budget << ',' << bytes
-         << ',';
+    csv_ << '"' << device_ << "\"," << products_ << ',' << train::gpu::name_of(options_.numbers) << ','
+         << options_.workspace << ',' << s.layers << ',' << s.width << ',' << s.heads << ',' << s.context << ','
+         << s.batch << ',' << s.vocabulary << ',' << options_.streams << ',' << (options_.graph ? "graph" : "eager")
+         << ',' << options_.steps << ',' << budget << ',' << bytes << ',';
   }
 
   void write_link() {
@@ -469,17 +519,21 @@ int compare(options o) {
   const train::text text = train::generated_text(200'000, 1);
   o.sizes.vocabulary = std::max(o.sizes.vocabulary, text.vocabulary);
   const cuda_seed seed;
-  const auto products = train::gpu::make_products(o.products, !o.exact);
-  train::network<train::cuda_backend> net("gpt", train::cuda_backend(products, seed.get(), o.workspace * 1024));
-  const train::gpt ids = train::make_gpt(net, o.sizes);
-  const step_type step = net.build(ids.loss);
-  const state s(step, net.parameters, ids, o, text);
+  const bool tensor_cores = o.numbers != train::gpu::precision::single;
+  const auto products = train::gpu::make_products(o.products, tensor_cores);
+  train::cuda_backend_options kernels{seed.get(), o.workspace * 1024, tensor_cores};
+  kernels.shared_bytes = std::max(kernels.shared_bytes, device.sharedMemPerBlockOptin);
+  const gpt_step made = o.numbers == train::gpu::precision::bf16 ? make_step<train::gpu::bfloat16>(o, kernels, products)
+                                                                 : make_step<float>(o, kernels, products);
+  const step_type& step = made.step;
+  const state s(made, o, text);
   std::int64_t parameter_bytes = 0;
-  for (const train::parameter& x : net.parameters) parameter_bytes += x.size * 4;
+  for (const train::parameter& x : made.parameters) parameter_bytes += x.size * 4;
 
-  std::printf("%s; products: %s; %zu operations, %s of parameters, %zu steps on %u stream%s%s\n\n", device.name,
-              products->name().c_str(), step.graph.num_operations(), format_bytes(parameter_bytes).c_str(), o.steps,
-              o.streams, o.streams == 1 ? "" : "s", o.graph ? ", replayed from graphs" : "");
+  std::printf("%s, %s; products: %s; %zu operations, %s of parameters, %zu steps on %u stream%s%s\n\n", device.name,
+              train::gpu::name_of(o.numbers), products->name().c_str(), step.graph.num_operations(),
+              format_bytes(parameter_bytes).c_str(), o.steps, o.streams, o.streams == 1 ? "" : "s",
+              o.graph ? ", replayed from graphs" : "");
 
   if (o.measure_link) o.link = measured_link();
   if (o.link)

@@ -2,6 +2,7 @@
 // The kernels of the GPT on a device, run on the host, beside those of the host's backend. cuda_on_host.hpp comes
 // first: what follows is compiled with its macros.
 #include "support/cuda_on_host.hpp"
+#include "support/wmma_on_host.hpp"
 #include "train/cuda_backend.cuh"
 
 #include <doctest/doctest.h>
@@ -11,6 +12,9 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "remat/cost/models.hpp"
@@ -28,10 +32,12 @@ using namespace remat;
 namespace {
 
 /// The network with the kernels of a device: in arena `memory`, by calls one after the other.
+template <class T>
 class device_step {
  public:
   explicit device_step(const train::gpt_sizes& sizes)
-      : net("gpt", train::cuda_backend(train::gpu::make_products(train::gpu::matmul::own, false))),
+      : net("gpt",
+            train::cuda_backend<T>(train::gpu::make_products(train::gpu::matmul::own, false), {.tensor_cores = false})),
         ids(train::make_gpt(net, sizes)),
         step(net.build(ids.loss)),
         p(step.graph, unit_cost{}),
@@ -44,9 +50,9 @@ class device_step {
     for (std::size_t i = 0; i < calls.size(); ++i) step.kernels[index(calls[i].operation)](calls[i]);
   }
 
-  train::network<train::cuda_backend> net;
+  train::network<train::cuda_backend<T>> net;
   train::gpt ids;
-  built_step<train::cuda_backend::kernel> step;
+  built_step<train::cuda_kernel> step;
   problem p;
   launch_plan plan;
   train::aligned_buffer memory;
@@ -54,8 +60,12 @@ class device_step {
   detail::launch_calls<cudaStream_t> calls;
 };
 
-std::span<const float> floats(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+template <class T = float>
+std::vector<float> floats(std::span<const std::byte> bytes) {
+  const std::span<const T> all(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T));
+  std::vector<float> out;
+  for (const T x : all) out.push_back(train::gpu::to_float(x));
+  return out;
 }
 
 /// ‖a − b‖ / ‖b‖
@@ -71,9 +81,11 @@ double difference(std::span<const float> a, std::span<const float> b) {
 
 }  // namespace
 
-TEST_CASE("loss and gradients of the device's kernels are those of the host's") {
+TEST_CASE_TEMPLATE("loss and gradients of the device's kernels are those of the host's", T, float,
+                   train::gpu::bfloat16) {
+  const double within = std::is_same_v<T, float> ? 1e-5 : 0.04;
   const train::gpt_sizes sizes{2, 16, 32, 4, 2, 20, 0.0F};
-  device_step device(sizes);
+  device_step<T> device(sizes);
   train::network<train::host_backend> net("gpt");
   const train::gpt ids = train::make_gpt(net, sizes);
   const auto step = net.build(ids.loss);
@@ -84,28 +96,74 @@ TEST_CASE("loss and gradients of the device's kernels are those of the host's") 
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<train::aligned_buffer> memory;
-  const auto bind = [&](tensor_id of_device, tensor_id of_host) {
-    device.calls.bind(of_device, memory.back().bytes());
-    host.bind(of_host, memory.back().bytes());
-  };
+  memory.reserve(2 * net.parameters.size() + 2);
   for (std::size_t i = 0; i < net.parameters.size(); ++i) {
     const train::parameter& x = net.parameters[i];
+    memory.emplace_back(x.size * static_cast<std::int64_t>(sizeof(T)));
+    const auto of_device = memory.back().template values<T>();
+    device.calls.bind(device.net.parameters[i].id, memory.back().bytes());
     memory.emplace_back(x.size * 4);
-    for (float& v : memory.back().values<float>()) v = x.mean + (x.deviation + 0.05F) * normal(random);
-    bind(device.net.parameters[i].id, x.id);
+    const auto of_host = memory.back().template values<float>();
+    host.bind(x.id, memory.back().bytes());
+    for (std::size_t k = 0; k < of_host.size(); ++k) {
+      of_device[k] = train::gpu::to_element<T>(x.mean + (x.deviation + 0.05F) * normal(random));
+      of_host[k] = train::gpu::to_float(of_device[k]);
+    }
   }
   for (const bool targets : {false, true}) {
     memory.emplace_back(sizes.batch * sizes.context * 4);
-    for (std::int32_t& v : memory.back().values<std::int32_t>()) v = static_cast<std::int32_t>(random() % 20);
-    bind(targets ? device.ids.targets : device.ids.tokens, targets ? ids.targets : ids.tokens);
+    for (std::int32_t& v : memory.back().template values<std::int32_t>()) v = static_cast<std::int32_t>(random() % 20);
+    device.calls.bind(targets ? device.ids.targets : device.ids.tokens, memory.back().bytes());
+    host.bind(targets ? ids.targets : ids.tokens, memory.back().bytes());
   }
 
   device.run();
   host.run();
-  CHECK(difference(floats(device.calls.output(device.ids.loss)), floats(host.output(ids.loss))) < 1e-5);
+  CHECK(difference(floats(device.calls.output(device.ids.loss)), floats(host.output(ids.loss))) < within);
   for (std::size_t i = 0; i < net.parameters.size(); ++i) {
     CAPTURE(i);
-    CHECK(difference(floats(device.calls.output(*device.step.gradient_of(device.net.parameters[i].id))),
-                     floats(host.output(*step.gradient_of(net.parameters[i].id)))) < 1e-5);
+    CHECK(difference(floats<T>(device.calls.output(*device.step.gradient_of(device.net.parameters[i].id))),
+                     floats(host.output(*step.gradient_of(net.parameters[i].id)))) < within);
   }
+}
+
+TEST_CASE("two contributions to a gradient leave the same bits in either order") {
+  using train::gpu::bfloat16;
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (int i = 0; i < 1000; ++i) {
+    const float a = normal(random), b = normal(random);
+    bfloat16 there{}, back{};
+    train::gpu::put(&there, 0, a, false);
+    train::gpu::put(&there, 0, b, true);
+    train::gpu::put(&back, 0, b, false);
+    train::gpu::put(&back, 0, a, true);
+    CHECK(train::gpu::to_float(there) == train::gpu::to_float(back));
+  }
+}
+
+TEST_CASE("attention keeps a number for each row and head, and tensors of bfloat16 half the bytes") {
+  const train::gpt_sizes sizes{2, 16, 32, 4, 1, 20, 0.0F};
+  const device_step<float> single(sizes);
+  const device_step<train::gpu::bfloat16> half(sizes);
+  const auto bytes_of = [](const auto& step, const std::string& name) {
+    const training_graph& g = step.step.graph;
+    for (std::uint32_t t = 0; t < g.num_tensors(); ++t)
+      if (g.name(tensor_id{t}) == name) return g.bytes(tensor_id{t});
+    return std::int64_t{-1};
+  };
+  CHECK(bytes_of(single, "block0.attention.saved") == 2 * 4 * 16 * 4);
+  CHECK(bytes_of(half, "block0.attention.saved") == 2 * 4 * 16 * 4);
+  CHECK(bytes_of(single, "block0.attention") == 2 * 16 * 32 * 4);
+  CHECK(bytes_of(half, "block0.attention") == 2 * 16 * 32 * 2);
+  CHECK(bytes_of(half, "loss") == 4);
+}
+
+TEST_CASE("heads too large for the tiles of attention are refused with the bytes that there are") {
+  train::network<train::cuda_backend<float>> net(
+      "gpt", train::cuda_backend<float>(train::gpu::make_products(train::gpu::matmul::own, false)));
+  CHECK_THROWS_WITH_AS(train::make_gpt(net, {1, 16, 512, 1, 1, 20, 0.0F}),
+                       "heads have 512 elements; the tiles of attention then need more than the 49152 bytes of shared "
+                       "memory that a block may have",
+                       std::invalid_argument);
 }

@@ -2,6 +2,7 @@
 // The whole program train-gpt-gpu, with its kernels and the runtime on the host: what it runs, and what it reports. The
 // times that it finds mean nothing here.
 #include "support/cuda_at_once.hpp"
+#include "support/wmma_on_host.hpp"
 
 #define main train_gpt_gpu
 #include "train/train_gpt_gpu.cu"
@@ -104,6 +105,25 @@ TEST_CASE("the baseline runs first and last, and every run leaves the same bits"
     const int of_runs = std::string(mode) == "graph" ? 4 * 3 : 0;
     CHECK((replays == 12 + of_runs || replays == 24 + of_runs));
   }
+}
+
+TEST_CASE("each precision trains, with the same bits in every run, and bfloat16 takes less memory") {
+  std::map<std::string, row> baselines;
+  for (const char* const numbers : {"single", "tf32", "bf16"}) {
+    CAPTURE(numbers);
+    const result r = run_small({"--steps", "3", "--budget", "0.9", "--precision", numbers});
+    CHECK(r.status == 0);
+    REQUIRE(r.rows.size() == 3);
+    CHECK(r.rows[1].at("result") == "same");
+    CHECK(r.rows[1].at("precision") == numbers);
+    baselines[numbers] = r.rows[0];
+  }
+  const auto number = [&](const char* numbers, const char* column) { return std::stod(baselines[numbers].at(column)); };
+  CHECK(number("bf16", "peak_bytes") < 0.7 * number("single", "peak_bytes"));
+  CHECK(number("tf32", "peak_bytes") == number("single", "peak_bytes"));
+  CHECK(number("tf32", "last_loss") == doctest::Approx(number("single", "last_loss")).epsilon(0.01));
+  CHECK(number("bf16", "last_loss") == doctest::Approx(number("single", "last_loss")).epsilon(0.03));
+  CHECK(number("bf16", "last_loss") != number("single", "last_loss"));
 }
 
 TEST_CASE("no work is enqueued before the uploaded text is on the device") {

@@ -11,11 +11,19 @@
 using namespace train::gpu;
 
 TEST_CASE("train-gpt-gpu reads its options") {
-  const options o = parse(std::vector<const char*>{
-      "--layers", "2",       "--width", "64",           "--heads", "4",        "--context",
-      "32",       "--batch", "3",       "--steps",      "7",       "--budget", "0.5,2GiB,40%,4096",
-      "--matmul", "own",     "--graph", "--streams",    "2",       "--csv",    "out.csv",
-      "--solver", "evict",   "--exact", "--no-baseline"});
+  const options o = parse(std::vector<const char*>{"--layers",  "2",
+                                                   "--width",   "64",
+                                                   "--heads",   "4",
+                                                   "--context", "32",
+                                                   "--batch",   "3",
+                                                   "--steps",   "7",
+                                                   "--budget",  "0.5,2GiB,40%,4096",
+                                                   "--matmul",  "own",
+                                                   "--graph",   "--streams",
+                                                   "2",         "--csv",
+                                                   "out.csv",   "--solver",
+                                                   "evict",     "--precision",
+                                                   "bf16",      "--no-baseline"});
   CHECK(o.sizes.layers == 2);
   CHECK(o.sizes.width == 64);
   CHECK(o.sizes.heads == 4);
@@ -25,7 +33,7 @@ TEST_CASE("train-gpt-gpu reads its options") {
   CHECK(o.budgets == std::vector<std::string>{"0.5", "2GiB", "40%", "4096"});
   CHECK(o.products == matmul::own);
   CHECK(o.graph);
-  CHECK(o.exact);
+  CHECK(o.numbers == precision::bf16);
   CHECK(!o.baseline);
   CHECK(o.streams == 2);
   CHECK(o.csv == "out.csv");

@@ -28,7 +28,7 @@ def end_of_call(text, begin):
 
 
 def rewrite(text):
-    while launch := re.search(r"([\w:]+)(<>)?\s*<<<", text):
+    while launch := re.search(r"([\w:]+)(<[\w:, ]*>)?\s*<<<", text):
         configured = text.index(">>>", launch.end())
         grid, block, *rest = at_top_level(text[launch.end() : configured])
         stream = rest[1] if len(rest) > 1 else "nullptr"
@@ -40,7 +40,8 @@ def rewrite(text):
         arguments = ", ".join([f"dim3({grid})", f"dim3({block})", stream, kernel, *given])
         text = text[: launch.start()] + f"cuda_on_host::launch({arguments})" + text[end + 1 :]
     text = re.sub(r"\b(threadIdx|blockIdx|blockDim|gridDim)\b", r"cuda_on_host::\1", text)
-    return re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"static \1 \2[12288];", text)  # 48 KiB, as on a device
+    # 48 KiB, as on a device that is not asked for more.
+    return re.sub(r"extern __shared__ (__align__\(\d+\) )?(\w+) (\w+)\[\];", r"static \1\2 \3[12288];", text)
 
 
 source, result = map(pathlib.Path, sys.argv[1:])

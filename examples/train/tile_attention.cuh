@@ -181,7 +181,7 @@ __global__ void forward(arrays<T> c, T* out) {
   const std::int64_t row = 3 * c.width();
   const int first = static_cast<int>(blockIdx.x) * of.rows, end = least(first + of.rows, c.context);
   const int r = thread / lanes, lane = thread % lanes;  // the row of a softmax; threads behind the last one are idle
-  const auto seen = [&](int key) { return key <= first + r; }  // behind the last row, nothing is stored;
+  const auto seen = [&](int key) { return key <= first + r; };  // nothing is stored behind the last row
 
   load<Math>(c, c.part(c.qkv, 0), row, first, of.rows, queries);
   clear(y, of.rows * wide);

@@ -542,8 +542,8 @@ class cuda_backend {
     k.forward.run = [=](const cuda_call& c) {
       arrays<T> call = fixed;
       call.qkv = c.input<T>(0).data();
-      call.logarithms = c.output<float>(1).data();
-      forward<Math, T><<<grid(fixed.of.rows), threads, forward_bytes, c.stream>>>(call, c.output<T>(0).data());
+      forward<Math, T><<<grid(fixed.of.rows), threads, forward_bytes, c.stream>>>(call, c.output<T>(0).data(),
+                                                                                  c.output<float>(1).data());
     };
     k.backward.workspace = rows * s.heads * 4;
     k.backward.run = [=](const cuda_call& c) {
@@ -551,7 +551,7 @@ class cuda_backend {
       if (c.adds[0] != 0) throw std::logic_error("attention cannot be added to a gradient here");
       arrays<T> call = fixed;
       call.qkv = c.input<T>(0).data();
-      call.logarithms = const_cast<float*>(c.input<float>(1).data());
+      call.logarithms = c.input<float>(1).data();
       call.y = c.input<T>(2).data();
       call.gradient = c.input<T>(3).data();
       call.out = c.output<T>(0).data();

@@ -81,8 +81,8 @@ struct arrays {
   float scale = 1;
   tiles of{};
   const T* qkv = nullptr;
-  float* logarithms = nullptr;  ///< [batch, heads, context]
   // The backward pass alone has these.
+  const float* logarithms = nullptr;          ///< [batch, heads, context]
   const T *y = nullptr, *gradient = nullptr;  ///< `gradient`: of y
   T* out = nullptr;                           ///< the gradient of qkv
   float* dots = nullptr;                      ///< [batch, heads, context]: Σ y · gradient of each row and head
@@ -169,7 +169,7 @@ __device__ inline int least(int a, int b) { return a < b ? a : b; }
 
 /// The result and the logarithms, for block (x: tile of queries, y: head, z: sample).
 template <class Math, class T>
-__global__ void forward(arrays<T> c, T* out) {
+__global__ void forward(arrays<T> c, T* out, float* logarithms) {
   using element = typename Math::element;
   extern __shared__ __align__(32) float forward_tiles[];
   const tiles of = c.of;
@@ -234,7 +234,7 @@ __global__ void forward(arrays<T> c, T* out) {
   }
   __syncthreads();
   if (thread < of.rows) {
-    if (first + thread < c.context) c.logarithms[c.row_of_head() + first + thread] = most[thread] + logf(sums[thread]);
+    if (first + thread < c.context) logarithms[c.row_of_head() + first + thread] = most[thread] + logf(sums[thread]);
     factors[thread] = 1 / sums[thread];
   }
   __syncthreads();
@@ -244,12 +244,13 @@ __global__ void forward(arrays<T> c, T* out) {
 /// dots, one row of one head for each thread.
 template <class T>
 __global__ void row_dots(arrays<T> c, std::int64_t rows) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= rows * c.heads) return;
-  const std::int64_t row = i / c.heads, head = i % c.heads, at = row * c.width() + head * c.head;
-  float dot = 0;
-  for (int k = 0; k < c.head; ++k) dot += to_float(c.y[at + k]) * to_float(c.gradient[at + k]);
-  c.dots[(row / c.context * c.heads + head) * c.context + row % c.context] = dot;
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * c.heads; i += stride) {
+    const std::int64_t row = i / c.heads, head = i % c.heads, at = row * c.width() + head * c.head;
+    float dot = 0;
+    for (int k = 0; k < c.head; ++k) dot += to_float(c.y[at + k]) * to_float(c.gradient[at + k]);
+    c.dots[(row / c.context * c.heads + head) * c.context + row % c.context] = dot;
+  }
 }
 
 /// Both passes over the tiles of the backward pass, in shared memory: from the tiles of queries, keys, values and

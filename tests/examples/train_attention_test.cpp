@@ -99,14 +99,15 @@ result found(const sizes& s, const numbers& qkv, const numbers& outer) {
   c.scale = 1 / std::sqrt(static_cast<float>(s.head));
   c.of = s.of;
   c.qkv = in.data();
-  c.logarithms = logarithms.data();
   const auto grid = [&](int tile) {
     return dim3(static_cast<unsigned>((s.context + tile - 1) / tile), static_cast<unsigned>(s.heads),
                 static_cast<unsigned>(s.batch));
   };
   const dim3 threads(attention::threads);
   cuda_on_host::launch(
-      grid(s.of.rows), threads, nullptr, [](auto... a) { attention::forward<Math, T>(a...); }, c, y.data());
+      grid(s.of.rows), threads, nullptr, [](auto... a) { attention::forward<Math, T>(a...); }, c, y.data(),
+      logarithms.data());
+  c.logarithms = logarithms.data();
   c.y = y.data();
   c.gradient = g.data();
   c.out = out.data();

@@ -112,10 +112,8 @@ result found(const sizes& s, const numbers& qkv, const numbers& outer) {
   c.gradient = g.data();
   c.out = out.data();
   c.dots = dots.data();
-  const auto blocks = static_cast<unsigned>((rows * static_cast<std::size_t>(s.heads) + 255) / 256);
   cuda_on_host::launch(
-      dim3(blocks), dim3(256), nullptr, [](auto... a) { attention::row_dots<T>(a...); }, c,
-      static_cast<std::int64_t>(rows));
+      dim3(2), dim3(16), nullptr, [](auto... a) { attention::row_dots<T>(a...); }, c, static_cast<std::int64_t>(rows));
   cuda_on_host::launch(
       grid(s.of.keys), threads, nullptr, [](auto... a) { attention::backward_keys<Math, T>(a...); }, c);
   cuda_on_host::launch(

@@ -323,6 +323,7 @@ def binds(name, budgets, beside):
                 "result": "within" if peak <= plan.schedule.budget_bytes else "above",
                 "bytes": plan.schedule.budget_bytes,
                 "promised: measured": "; ".join(f"{a}: {b}" for a, b in next(iter(step.run._state.compilations.values())).taken),
+                "materialized": plan.materialized,
                 "measured": peak,
                 "measured / budget": peak / plan.schedule.budget_bytes,
                 "planned and compiled, s": time.perf_counter() - begin,

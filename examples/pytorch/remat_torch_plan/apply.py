@@ -18,7 +18,7 @@ from . import copies, gradients, rng
 from .errors import PlanError
 from .graph import is_number, is_tangent, layout_of, tensors_of
 from .measure import with_strides
-from .private import SavedForBackwardsAOTOutput, extract_outputs, pytree, rng_prims
+from .private import WRITTEN_HERE, OpOverload, SavedForBackwardsAOTOutput, extract_outputs, pytree, rng_prims
 
 
 def first_runs_in_order(graph, steps):
@@ -125,6 +125,8 @@ class _Emitter:
             target, head = (node.target, ()) if operation.strides is None else (with_strides, (operation.strides, node.target))
             new = self.graph.create_node("call_function", target, (*head, *args), kwargs, node.name)
             new.meta = dict(node.meta)
+            if owner.materialize and isinstance(target, OpOverload) and new.all_input_nodes:
+                new.meta[WRITTEN_HERE] = True
         if isinstance(node.meta.get("val"), torch.Tensor):
             self.now[node] = new
         for part in node.users:
@@ -179,16 +181,18 @@ class _Emitter:
 class Applier:
     """Applies `steps` to the joint graph of `g`: pairs of "compute" and an operation; "free", "offload", "prefetch" or "drop" and a storage.
 
-    `compiled`: the graphs go to Inductor, so that random operations are replayed by PyTorch's own operations.
+    `compiled`: the graphs go to Inductor, so that random operations are replayed by PyTorch's own operations. `materialize`: it computes each value, but for
+        constants, where the schedule does, in place of where the first reader is.
     `gates`: the step's inputs go through gates (see `gradients`), so that the backward graph gives one gradient after another.
     `boxed`: the call, not autograd, keeps what the backward graph reads, so that all schedules give graphs of one signature; "alone" if
         AOTAutograd does not see the graphs.
     """
 
-    def __init__(self, g, steps, compiled=False, gates=False, boxed=False):
+    def __init__(self, g, steps, compiled=False, gates=False, boxed=False, materialize=False):
         self.g = g
         self.steps = steps
         self.compiled = compiled
+        self.materialize = materialize
         self.gates = gates
         self.boxed = boxed
         self.gradient_order = []  # places of inputs of the step, in the order in which their gradients become ready
@@ -378,7 +382,9 @@ class Applier:
                 return copy
             number = isinstance(node, Node) and is_number(node)
             with backward.graph.inserting_before(first_tensor[0] if number else tangent):
-                copy = backward.graph.placeholder(f"saved_{len(saved) + len(numbers)}")
+                # By this name Inductor knows an input of the step, whose memory stays when its last reader has run.
+                name = "primals" if source.op == "placeholder" else "saved"
+                copy = backward.graph.placeholder(f"{name}_{len(saved) + len(numbers)}")
             copy.meta = {k: v for k, v in source.meta.items() if k in ("val", "tensor_meta", "desc")}
             if not number and not saved:
                 first_tensor[0] = copy
@@ -422,9 +428,9 @@ def _placeholder(graph, node):
     return copy
 
 
-def apply_schedule(g, steps, compiled=False):
-    """Returns (forward, backward) graph modules that run `steps`, and return all gradients at the end."""
-    return Applier(g, steps, compiled).run()
+def apply_schedule(g, steps, compiled=False, materialize=False):
+    """Returns (forward, backward) graph modules that run `steps`, and return all gradients at the end. `compiled`, `materialize`: see `Applier`."""
+    return Applier(g, steps, compiled, materialize=materialize).run()
 
 
 def apply_with_gates(g, steps, boxed=False):

@@ -230,7 +230,12 @@ class GuardedStep:
         with as_eager(self._module):
             if self._compiled:
                 settings = {"custom_partitioner_fn": partition, **IN_ORDER}
-                run = compile_fx(module, inputs, compile_kernel_by_kernel, config_patches=settings)
+
+                def compile_one(*arguments, **options):
+                    patterns = not (found and found[-1].materialized)
+                    return compile_kernel_by_kernel(*arguments, patterns=patterns, **options)
+
+                run = compile_fx(module, inputs, compile_one, config_patches=settings)
             else:
                 pool = self._graph_pool
                 captured = None if pool is None else CapturedStep(pool, lambda: partition.gates, lambda: partition.device)
@@ -435,7 +440,7 @@ class _Partition(CustomPartitionerFn):
         plan = self._make_plan(graph, device)
         self._found(plan)
         if self._compiled:
-            return apply_schedule(graph, plan.schedule.steps, compiled=True)
+            return apply_schedule(graph, plan.schedule.steps, compiled=True, materialize=plan.materialized)
         forward, backward, self.gates = apply_with_gates(graph, plan.schedule.steps)
         return forward, backward
 

@@ -317,13 +317,20 @@ IN_ORDER = {name: value for name, value in _IN_ORDER.items() if hasattr(inductor
 NAMES["torch._inductor.codegen.cpp.CppScheduling"] = "tells Inductor when a function in C++ ends"
 
 
-def compile_kernel_by_kernel(*arguments, **settings):
+WRITTEN_HERE = "inductor_realize_to_strides"  # a mark of a node, whose value Inductor then writes to memory where the graph has it, in the node's layout
+
+
+def compile_kernel_by_kernel(*arguments, patterns=True, **settings):
     """Inductor on one graph, for `compile_fx`. It calls each kernel for a CPU by itself: else all between two kernels that it does not write are one function, whose
-    results are made before it, and nothing that they read is freed until it ends."""
+    results are made before it, and nothing that they read is freed until it ends.
+
+    patterns: a product of matrices to which a tensor is added becomes one operation, which runs where the sum is, and holds the matrices until then.
+    """
     scheduling = look_up("torch._inductor.codegen.cpp.CppScheduling")
     before, scheduling.MAX_FUSED_KERNEL_ARGS_NUM = scheduling.MAX_FUSED_KERNEL_ARGS_NUM, 0
     try:
-        return _compile_fx_inner(*arguments, **settings)
+        with contextlib.nullcontext() if patterns else inductor_config.patch(pattern_matcher=False):
+            return _compile_fx_inner(*arguments, **settings)
     finally:
         scheduling.MAX_FUSED_KERNEL_ARGS_NUM = before
 

@@ -66,7 +66,7 @@ class SavedPlans:
             raise PlanError(f"plan: {path} was changed, or cut off, after it was written; save the plans again")
 
     def take(self, graph, device, options):
-        """(schedule, baseline bytes, reserved bytes, whether seeded) of the plan for this graph; None if it has none, and had one for another.
+        """(schedule, baseline bytes, reserved bytes, whether seeded, whether materialized) of the plan for this graph; None if it has none, and had one for another.
 
         Raises `PlanError` with one line if versions or options differ, if no plan of the file is for this step, or if its schedule
         takes more than its budget with the sizes that tensors have here.
@@ -87,7 +87,7 @@ class SavedPlans:
             raise PlanError(f"plan: {self.path} is for another step: {difference(here, there, 'in the file')}")
         schedule = self._schedule(graph, device, found, options)
         self._taken += 1
-        return schedule, found["baseline_bytes"], found["reserved_bytes"], found["seeded"]
+        return schedule, found["baseline_bytes"], found["reserved_bytes"], found["seeded"], found.get("materialized", False)
 
     def take_ways(self, graph, device, options):
         """The schedules of the ways of a region's graph, the unplanned one first; None if the file has no such graph. Sets its times and sizes."""
@@ -201,6 +201,7 @@ def _plan_to_json(plan):
         "baseline_bytes": plan.baseline_bytes,
         "reserved_bytes": plan.reserved_bytes,
         "seeded": plan.seeded,
+        "materialized": plan.materialized,
     }
 
 

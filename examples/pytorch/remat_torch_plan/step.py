@@ -227,6 +227,7 @@ class Plan:
     measure_seconds: float
     plan_seconds: float
     seeded: bool
+    materialized: bool = False  # of a compiled step: Inductor computes each value where the schedule does
     measured_bytes: int | None = None  # of a compiled step: what it took
 
     @property
@@ -305,7 +306,6 @@ class _Compilations:
     """Those of one graph by Inductor, until what its code takes is within the budget."""
 
     taken: list = field(default_factory=list)  # (bytes promised, bytes measured) of each
-    target: tuple | None = None  # (bytes to plan for, those of the last plan), where the budget was exceeded
     set_aside: list = field(default_factory=list)  # (plan, what was compiled for it), each above the budget
 
 
@@ -466,9 +466,9 @@ class PlannedStep(nn.Module):
         return self._options.compile is True and not self._options.same_plan and not distributed.is_parallel()
 
     def _bind(self, unchecked, inputs, kwargs):
-        """Measures what the compiled step takes. If it is more than the budget, the plan goes, and the next one gets another target.
+        """Measures what the compiled step takes. If it is more than the budget, another plan takes the place of this one, as `_after` says.
 
-        After three compilations the step runs as that one which takes least, and a `PlanWarning` says so.
+        If there is none, the step runs as that compilation which takes least, and a `PlanWarning` says so.
         """
         state, plan = self._state, unchecked.plan
         state.measuring = True
@@ -485,22 +485,42 @@ class PlannedStep(nn.Module):
         if plan.measured_bytes <= budget:
             aside.clear()
             return
-        target = allocated.next_target(taken, budget, plan.baseline_bytes) if len(taken) < MOST_COMPILATIONS else None
         aside.append((plan, state.traced.forget(plan)))
-        if target is not None:
-            compilations.target = target, plan.peak_bytes
-            del state.by_content[content]
+        found = self._after([plan for plan, _ in aside])
+        if found is not None:
+            found.schedule.budget_bytes = budget
+            state.by_content[content] = found
             return
         best, compiled = min(aside, key=lambda pair: pair[0].measured_bytes)
         aside.clear()
         state.by_content[content] = best
         state.traced.restore(best, compiled)
         warnings.warn(
-            f"compile=True: Inductor's code takes {best.measured_bytes:,} bytes, and the budget is {budget:,}: the least of {len(taken)} plans for less and less; "
+            f"compile=True: Inductor's code takes {best.measured_bytes:,} bytes, and the budget is {budget:,}: the least of {len(taken)} compilations; "
             "compile=False keeps to it to the byte",
             PlanWarning,
             stacklevel=2,
         )
+
+    def _after(self, tried):
+        """The plan to compile after those that were `tried`, each of which took more than the budget; None if there is no other.
+
+        The second plan is for less. Where none is found, or that is above the budget, too, the first one is compiled so that each value is computed where the
+        schedule does it: then Inductor fuses less, and takes what is promised.
+        """
+        first, last = tried[0], tried[-1]
+        if len(tried) == MOST_COMPILATIONS:
+            return None
+        if len(tried) == 1 or last.materialized:
+            target = allocated.next_target(last.peak_bytes, last.measured_bytes, last.schedule.budget_bytes)
+            try:
+                found = self._solve_within(last.graph, last.device, target, last.baseline_bytes)
+                found.capture_seconds, found.measure_seconds, found.materialized = last.capture_seconds, last.measure_seconds, last.materialized
+                self._state.seconds += found.plan_seconds
+                return found
+            except BudgetError:
+                pass
+        return None if last.materialized else replace(first, materialized=True, measured_bytes=None)
 
     def _compare(self, unchecked, inputs, kwargs):
         state, options = self._state, self._options
@@ -732,15 +752,14 @@ class PlannedStep(nn.Module):
             begin = time.perf_counter()
             taken = self._state.saved and self._state.saved.take(graph, device, self._options)
             if taken:
-                schedule, baseline, reserved, seeded = taken
-                return Plan(graph, schedule, baseline, reserved, 0.0, time.perf_counter() - begin, 0.0, seeded)
+                schedule, baseline, reserved, seeded, materialized = taken
+                return Plan(graph, schedule, baseline, reserved, 0.0, time.perf_counter() - begin, 0.0, seeded, materialized)
             if not self._options.compile:
                 measure_operations(graph, device, self._options.measure)
             else:
                 measure_workspaces(graph, device)
             measure_seconds = time.perf_counter() - begin
-            earlier = self._state.compilations.get(content)
-            found = self._solve(graph, device, earlier and earlier.target)
+            found = self._solve(graph, device)
             found.measure_seconds = measure_seconds
             return found
 
@@ -772,16 +791,12 @@ class PlannedStep(nn.Module):
                 )
         return found
 
-    def _solve(self, graph, device, target=None):
-        """The plan for `graph`; with a `target`, in place of a budget that Inductor has exceeded, that of `_solve_below`. Raises a `BudgetError` that names the least budget for which one was found."""
+    def _solve(self, graph, device):
+        """The plan for `graph`. Raises a `BudgetError` that names the least budget for which one was found."""
         baseline = graph.baseline_peak()
         budget = parse_budget(self._options.budget, baseline)
         if is_fraction(self._options.budget):
             budget = self._state.budget_bytes = max(budget, self._state.budget_bytes)
-        if target is not None:
-            found = self._solve_below(graph, device, *target, baseline)
-            found.schedule.budget_bytes = budget
-            return found
         try:
             return self._solve_within(graph, device, budget, baseline)
         except BudgetError as error:
@@ -795,15 +810,6 @@ class PlannedStep(nn.Module):
         found = found or self._solve_within(graph, device, baseline, baseline)
         found.schedule.budget_bytes = budget
         return found
-
-    def _solve_below(self, graph, device, target, before, baseline):
-        """The plan of at most `target` bytes; if there is none, of a number between that and `before`; else one that computes nothing again."""
-        for within in (target, (target + before) // 2, (target + 3 * before) // 4):
-            try:
-                return self._solve_within(graph, device, within, baseline)
-            except BudgetError:
-                pass
-        return self._solve_within(graph, device, baseline, baseline)
 
     def _least_plan(self, graph, device, too_small, baseline):
         """The plan of least peak that a few solves find, each in a quarter of the time; None if that is the unplanned step."""
@@ -879,7 +885,7 @@ class PlannedStep(nn.Module):
             seed=options.seed,
             work=options.work,
             threads=options.threads,
-            report=os.path.join(self._folder, f"plan-{len(self._state.traced.plans)}.html"),
+            report=os.path.join(self._folder, f"schedule-{len(os.listdir(self._folder))}.html"),  # one for each solve, as a plan set aside may come back
             link=measure_link(device) if options.link == "measure" else options.link,
             host_budget=host_budget,
             own_seeds=options.seeds == "own" or options.compile,
@@ -937,7 +943,8 @@ def _lines_about_plan(found):
         f"{found.plan_seconds:.2f} s to plan",
     ]
     if found.measured_bytes is not None:
-        lines.insert(2, f"compiled      takes {bytes_in_words(found.measured_bytes)}, as measured")
+        how = "; each value is computed where the plan does" if found.materialized else ""
+        lines.insert(2, f"compiled      takes {bytes_in_words(found.measured_bytes)}, as measured{how}")
     if schedule.link is not None:
         lines += _lines_about_copies(found)
     if found.seeded:

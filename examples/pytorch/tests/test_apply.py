@@ -10,7 +10,9 @@ from schedules import assert_same, free_after_last_use, random_schedule, run_joi
 
 from remat_torch_plan import PlanError
 from remat_torch_plan.apply import Applier, apply_schedule, first_runs_in_order
+from remat_torch_plan.graph import is_tangent
 from remat_torch_plan.measure import measure
+from remat_torch_plan.private import WRITTEN_HERE
 
 SEED = 11
 
@@ -167,6 +169,25 @@ def test_an_operation_stands_in_the_graphs_as_often_as_it_runs():
     again = sum(o.node is not None and o.node.target is first.node.target for o in graph.operations)
     assert count(forward) == again + 2
     assert count(backward) == 1
+
+
+def test_the_backward_graph_names_inputs_of_the_step_apart_from_what_is_saved():
+    graph, _, _ = case("chain")
+    forward, backward = apply_schedule(graph, graph.baseline_steps())
+    inputs = {n.name for n in forward.graph.find_nodes(op="placeholder")}
+    saved = [n for n in forward.graph.output_node().args[0][graph.num_forward_outputs :]]
+    names = [n.name for n in backward.graph.find_nodes(op="placeholder") if not is_tangent(n)]
+    assert [n.name in inputs for n in saved] == [name.startswith("primals_") for name in names]
+    assert {name.partition("_")[0] for name in names} == {"primals", "saved"}
+
+
+def test_each_value_can_be_marked_to_be_written_where_the_schedule_computes_it():
+    graph, _, _ = case("dropout")
+    operations = [o.node.name for o in graph.operations if o.node is not None and o.node.all_input_nodes and not o.random]
+    for materialize in (False, True):
+        modules = apply_schedule(graph, graph.baseline_steps(), compiled=True, materialize=materialize)
+        marked = [n.name for m in modules for n in m.graph.nodes if n.meta.get(WRITTEN_HERE)]
+        assert marked == (operations if materialize else [])
 
 
 def test_order_of_random_operations():

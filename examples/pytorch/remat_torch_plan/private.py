@@ -122,6 +122,7 @@ pop_mode = _take("torch.utils._python_dispatch._pop_mode", "leaves it")
 functions_of_networks = _take("torch._C._nn", "has functions of ATen's, as gelu, that a planned step calls")
 uses_autocast = _take("torch._C._is_any_autocast_enabled", "tells whether a backward graph must leave autocast")
 DisableAutocast = _take("torch._C._DisableAutocast", "runs a backward graph as AOTAutograd does")
+DisablePythonDispatcher = _take("torch._C._DisablePythonDispatcher", "asks kernels for layouts, not their stand-ins in a trace")
 pytree = _take("torch.utils._pytree", "flattens nested arguments")
 BatchNorm = _take("torch.nn.modules.batchnorm._BatchNorm", "layers that would see the padding of a batch")
 default_store = _take(

@@ -948,6 +948,12 @@ class RegionsStep:
                     return plan, parts
             except BudgetError as error:
                 refused.append((error, parts, worth))
+            except (_SecondDerivatives, RanksDiffer):
+                raise
+            except Exception as error:  # in what lies between two breaks, whose backward pass is not that of eager PyTorch
+                if parts is modules or self._together:
+                    raise
+                _LOG.info("what lies between two breaks stays eager: %s", _in_one_line(error))
         if not refused or refused[0][1] is not modules and not self._plans:
             return None, modules
         error, parts, worth = min(refused, key=lambda r: r[0].least)

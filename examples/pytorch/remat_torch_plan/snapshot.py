@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """What a step may change, kept and put back: a comparison runs a step several times, and its caller must see none of that.
 
-Kept are the values of buffers, inputs and other tensors that the step writes into; where parameters lie; the states of random generators;
-attributes of modules; and, of the loss function, of hooks and of forward methods, variables of closures and globals that they name. Lists, dicts
-and sets in these are kept with what is in them. Nothing else is: what a step prints, or does to other objects, it does in each run.
+Kept are the values of buffers, inputs and other tensors that the step writes into; which of them and of the parameters need a gradient; where
+parameters lie; the states of random generators; attributes of modules; and, of the loss function, of hooks and of forward methods, variables of
+closures and globals that they name. Lists, dicts and sets in these are kept with what is in them. Nothing else is: what a step prints, or does to
+other objects, it does in each run.
 """
 import collections
 import functools
@@ -41,6 +42,7 @@ class Snapshot:
     def __init__(self, module, arguments, written=(), generators=(), devices=()):
         tensors = [*module.buffers(), *(t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor)), *written]
         self._values = {id(t): (t, t.detach().clone()) for t in tensors}
+        self._need_gradients = [(t, t.requires_grad) for t in (*module.parameters(), *tensors) if t.is_leaf]
         self._places = [(p, p.data) for p in module.parameters() if not is_lazy(p) and type(p.data) is torch.Tensor]
         self._generators = [(g, g.get_state()) for g in generators]
         self._devices = [(d, torch.cuda.get_rng_state(d)) for d in devices]
@@ -53,6 +55,9 @@ class Snapshot:
         for parameter, data in self._places:
             if storage_key(parameter) != storage_key(data):
                 parameter.data = data
+        for tensor, needed in self._need_gradients:
+            if tensor.requires_grad != needed:
+                tensor.requires_grad_(needed)
         with torch.no_grad():
             for tensor, value in self._values.values():
                 if not same_bits(tensor, value):

@@ -183,6 +183,32 @@ def test_second_derivatives_are_refused(wanted):
     step(x, y).backward()  # the step still works
 
 
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="Dynamo of this version traces no gradients")
+def test_second_derivatives_inside_a_step_are_part_of_its_plan():
+    """Steps of a learner, through which the gradient goes (MAML)."""
+
+    def adapted(model, x, y, later):
+        parameters = dict(model.named_parameters())
+        for _ in range(2):
+            loss = F.mse_loss(torch.func.functional_call(model, parameters, (x,)), y)
+            slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+            parameters = {name: p - 0.1 * g for (name, p), g in zip(parameters.items(), slopes, strict=True)}
+        return F.mse_loss(torch.func.functional_call(model, parameters, (later,)), y)
+
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1))
+    eager, batch = copy.deepcopy(model), lambda: (torch.randn(64, 8), torch.randn(64, 1), torch.randn(64, 8))
+    step = plan(model, adapted, batch(), 0.8)
+    found = step.last
+    assert found.peak_bytes <= 0.8 * found.baseline_bytes and len(found.schedule.steps) > len(found.graph.operations)
+    for _ in range(2):
+        x = batch()
+        loss, expected = step(*x), adapted(eager, *x)
+        loss.backward()
+        expected.backward()
+        assert torch.equal(loss, expected)
+        assert_same_model(model, eager)
+
+
 def test_a_loss_that_other_functions_read():
     model, eager, inputs = linears()
     step = plan(model, squares, inputs)

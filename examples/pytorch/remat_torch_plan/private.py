@@ -271,6 +271,19 @@ def by_inductor(count_results):
     return forward, backward
 
 
+def parts_of_tensor(tensor):
+    """The tensors that hold its bytes: itself, or indices and values of a sparse one; none of a layout that shows nothing."""
+    if tensor.layout is torch.strided:
+        return [tensor]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return []
+
+
 def storage_key(tensor):
     """The same for all tensors that share a storage, different for others that are alive."""
     return tensor.untyped_storage()._cdata

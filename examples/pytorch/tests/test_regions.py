@@ -794,6 +794,62 @@ def test_an_input_that_is_no_leaf():
         assert torch.equal(encoder.weight.grad, eager_encoder.weight.grad)
 
 
+class Sparse(nn.Module):
+    """Rows of a table whose gradient is sparse, or which a sparse matrix mixes."""
+
+    def __init__(self, kind, rows=256):
+        super().__init__()
+        torch.manual_seed(0)
+        mask = torch.rand(rows, rows) < 0.02
+        self.kind = kind
+        self.table = nn.Embedding(50, 16, sparse=kind == "gradient")
+        self.layers, self.head = nn.Sequential(*(Block(16) for _ in range(5))), nn.Linear(16, 4)
+        self.register_buffer("matrix", mask.float().to_sparse_csr() if kind == "csr" else mask.float().to_sparse_coo())
+
+    def forward(self, rows):
+        x = self.table(rows)
+        if self.kind != "gradient":
+            x = self.matrix @ x
+        return self.head(self.layers(x))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
+@pytest.mark.parametrize("kind", ("gradient", "coo", "csr"))
+def test_sparse_tensors_stay_eager_beside_regions(kind):
+    model, eager, inputs = Sparse(kind), Sparse(kind), (torch.randint(50, (256,)), classes(256))  # no copy: some have none
+    step = plan(model, classify, inputs, 0.75)
+    found = step.last
+    assert "layers" in found.regions and found.peak_bytes <= found.budget_bytes < found.baseline_bytes
+    for seed in range(3):
+        batch = torch.randint(50, (256,)), classes(256)
+        losses = [run(step, *batch, seed=seed), run(lambda *b: classify(eager, *b), *batch, seed=seed)]
+        assert torch.equal(*losses)
+        for (name, p), q in zip(model.named_parameters(), eager.parameters(), strict=True):
+            assert p.grad.is_sparse == q.grad.is_sparse == (kind == "gradient" and name == "table.weight")
+            assert torch.equal(p.grad.to_dense(), q.grad.to_dense()), name
+        for m in (model, eager):
+            m.zero_grad()
+    # each number of a sparse gradient is compared, too
+    assert step.verification.gradients == len(list(model.parameters())) and not step.verification.rounded
+
+
+def test_a_wrong_sparse_gradient_is_noticed(monkeypatch):
+    model, inputs = Sparse("gradient"), (torch.randint(50, (256,)), classes(256))
+    step = plan(model, classify, inputs, 0.75)
+    own = step._run_planned
+
+    def wrong(*batch):
+        loss = own(*batch)
+        return loss + 1e-3 * model.table(batch[0]).sum()
+
+    monkeypatch.setattr(step, "_run_planned", wrong)
+    with pytest.raises(PlanError, match="differs from eager PyTorch: the loss"):
+        step(*inputs)
+    monkeypatch.setattr(step, "_run_planned", lambda *b: (lambda loss: loss + (lambda t: t - t.detach())(1e-3 * model.table(b[0]).sum()))(own(*b)))
+    with pytest.raises(PlanError, match="differs from eager PyTorch: the gradient of table.weight, by at most 0.0"):
+        step(*inputs)
+
+
 def test_second_derivatives_are_refused():
     model, inputs = Stack(layers=3), (torch.randn(64, 16, requires_grad=True), torch.randn(64, 16))
     step = plan(model, squares, inputs, 0.9)

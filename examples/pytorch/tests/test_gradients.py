@@ -94,6 +94,32 @@ def test_an_optimizer_in_the_backward_pass():
         assert torch.equal(p, q)
 
 
+@pytest.mark.parametrize("regions", (None, ["0", "1"]), ids=("whole", "regions"))
+def test_an_optimizer_in_the_backward_pass_of_a_step_that_computes_again(regions):
+    """What is computed again reads parameters as they were in the forward pass."""
+    half = lambda: nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(4)))
+    model = nn.Sequential(half(), half())
+    eager, inputs = copy.deepcopy(model), (torch.randn(256, 64), torch.randn(256, 64))
+    step = plan(model, squares, inputs, 0.8, regions=regions)
+    steps = [step.last.schedule.steps] if regions is None else [way.schedule.steps for *_, way in step.last.calls]
+    assert any(len(runs) > len(set(runs)) for runs in ([i for kind, i in each if kind == "compute"] for each in steps))
+
+    def apply(parameter):
+        with torch.no_grad():
+            parameter -= 0.5 * parameter.grad
+        parameter.grad = None
+
+    for m in (model, eager):
+        for p in m.parameters():
+            p.register_post_accumulate_grad_hook(apply)
+    for _ in range(3):
+        losses = step(*inputs), squares(eager, *inputs)
+        for loss in losses:
+            loss.backward()
+        assert torch.equal(*losses)
+        assert_same_model(model, eager)
+
+
 def test_hooks_run_once_and_in_the_order_of_eager():
     model, eager, inputs = linears()
     step = plan(model, squares, inputs)

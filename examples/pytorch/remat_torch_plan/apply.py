@@ -268,6 +268,9 @@ class Applier:
         for node in backward.graph.nodes:
             if node.op in ("call_function", "get_attr"):
                 node.meta["autograd_backward"] = True
+        for node in forward.graph.nodes:
+            # AOTAutograd would hold as many of what is saved until the backward pass ends: what an autograd.Function keeps on its `ctx`.
+            node.meta.pop("saved_tensor_with_no_vc_check", None)
         modules = fx.GraphModule(joint, forward.graph), fx.GraphModule(joint, backward.graph)
         if self.gates:
             modules[1].meta["num_gradients"] = len(gradient_nodes)

@@ -243,6 +243,49 @@ def test_a_loss_that_other_functions_read():
     assert_same_model(model, eager)
 
 
+class Again(torch.autograd.Function):
+    """A residual block that computes itself again in its backward pass. Dynamo marks what it reads there as kept on `ctx`."""
+
+    @staticmethod
+    def forward(ctx, x, block, *parameters):
+        ctx.block = block
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return x + block(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            result = ctx.block(x)
+        own, *others = torch.autograd.grad(result, (x, *ctx.block.parameters()), gradient)
+        return gradient + own, None, *others
+
+
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="Dynamo of this version traces no gradients")
+def test_what_a_function_of_autograd_keeps_is_freed_as_planned():
+    class Blocks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(16, 32), nn.Linear(32, 4)
+            self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 32)) for _ in range(4))
+
+        def forward(self, x):
+            x = self.first(x)
+            for block in self.blocks:
+                x = Again.apply(x, block, *block.parameters())
+            return self.last(x)
+
+    model, inputs = Blocks(), (torch.randn(256, 16), torch.randn(256, 4))
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, inputs)
+    step(*inputs).backward()  # compared with eager PyTorch
+    model.zero_grad()
+    assert peak_of(lambda: step(*inputs), model) <= step.last.peak_bytes
+    squares(eager, *inputs).backward()
+    assert_same_model(model, eager)
+
+
 class Parallel(nn.Module):
     def __init__(self):
         super().__init__()

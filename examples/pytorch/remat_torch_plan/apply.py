@@ -272,6 +272,9 @@ class Applier:
         for node in backward.graph.nodes:
             if node.op in ("call_function", "get_attr"):
                 node.meta["autograd_backward"] = True
+        for node in forward.graph.nodes:
+            # AOTAutograd would hold as many of what is saved until the backward pass ends: what an autograd.Function keeps on its `ctx`.
+            node.meta.pop("saved_tensor_with_no_vc_check", None)
         modules = fx.GraphModule(joint, forward.graph), fx.GraphModule(joint, backward.graph)
         if self.gates:
             modules[1].meta["num_gradients"] = len(gradient_nodes)
@@ -316,8 +319,8 @@ class Applier:
         """Of `gradient_places()`: {operation: [(place, gradient)]}, for the gradients that are ready when that operation has run last.
 
         Nothing reads the storage of such a gradient later, not another gradient either, and it has the layout of its parameter: so
-        autograd need not copy it, which would take memory that the plan does not have. A gradient that goes to the host meanwhile is
-        ready at the end.
+        autograd need not copy it, which would take memory that the plan does not have. Nor does anything read the parameter later, as what is
+        computed again may: an optimizer in the backward pass changes it at once. A gradient that goes to the host meanwhile is ready at the end.
         """
         last = {}  # storage -> place in the schedule, operation: the last that reads or writes it
         runs, writers = collections.Counter(), collections.Counter()
@@ -336,7 +339,7 @@ class Applier:
                 continue
             if layout_of(node.meta["val"]) != layout_of(tensor.meta["val"]):
                 continue
-            index = last[storage][1]
+            index = max(last[s] for s in (storage, self.g.storage_of.get(tensor)) if s in last)[1]
             if runs[index] == 1:
                 early[index].append((place, node))
         return early

@@ -440,9 +440,9 @@ def _difference(a, b):
     if same_bits(a, b):
         return 0.0
     wide = torch.complex128 if a.is_complex() else torch.float64
-    most = (a.to(wide) - b.to(wide)).abs().max().item()
+    most = (a.to_dense().to(wide) - b.to_dense().to(wide)).abs().max().item()
     return most if most == most else float("inf")
 
 
 def _largest(tensor):
-    return tensor.abs().max().double().item() if tensor.numel() else 0.0
+    return tensor.to_dense().abs().max().double().item() if tensor.numel() else 0.0

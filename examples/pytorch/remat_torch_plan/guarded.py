@@ -65,6 +65,7 @@ _SETTINGS = {
     "recompile_limit": 64,
     "skip_nnmodule_hook_guards": False,
     "suppress_errors": False,
+    "trace_autograd_ops": True,  # gradients inside the step, as of a penalty
     "use_numpy_random_stream": True,  # else torch's generator would draw in the place of NumPy's
 }
 _SETTINGS = {name: value for name, value in _SETTINGS.items() if hasattr(dynamo_config, name)}

@@ -122,6 +122,7 @@ pop_mode = _take("torch.utils._python_dispatch._pop_mode", "leaves it")
 functions_of_networks = _take("torch._C._nn", "has functions of ATen's, as gelu, that a planned step calls")
 uses_autocast = _take("torch._C._is_any_autocast_enabled", "tells whether a backward graph must leave autocast")
 DisableAutocast = _take("torch._C._DisableAutocast", "runs a backward graph as AOTAutograd does")
+DisablePythonDispatcher = _take("torch._C._DisablePythonDispatcher", "asks kernels for layouts, not their stand-ins in a trace")
 pytree = _take("torch.utils._pytree", "flattens nested arguments")
 BatchNorm = _take("torch.nn.modules.batchnorm._BatchNorm", "layers that would see the padding of a batch")
 default_store = _take(
@@ -268,6 +269,19 @@ def by_inductor(count_results):
         return _compile_fx_inner(module, inputs, is_backward=True)
 
     return forward, backward
+
+
+def parts_of_tensor(tensor):
+    """The tensors that hold its bytes: itself, or indices and values of a sparse one; none of a layout that shows nothing."""
+    if tensor.layout is torch.strided:
+        return [tensor]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return []
 
 
 def storage_key(tensor):

@@ -55,6 +55,7 @@ from .private import (
     hooks_of_saved_tensors,
     inductor_config,
     inductor_decompositions,
+    parts_of_tensor,
     pytree,
     storage_key,
     traces_under_modes,
@@ -539,7 +540,8 @@ def _shapes(inputs, kwargs):
 def _shape(value):
     kind = type(value)
     if isinstance(value, torch.Tensor):
-        return value.shape, value.stride(), value.dtype, value.device, value.requires_grad
+        layout = value.stride() if value.layout is torch.strided else value.layout
+        return value.shape, layout, value.dtype, value.device, value.requires_grad
     if kind is tuple or kind is list:
         return kind, *map(_shape, value)
     if kind is dict:
@@ -934,7 +936,8 @@ class RegionsStep:
         plan.breaks = list(self._broken.values())
         plan.written = self._written
         plan.arguments, plan.device, plan.parts = arguments, self._device(), list({**modules, **found}.values())
-        held = {storage_key(t): t.untyped_storage().nbytes() for t in (*_tensors((inputs, kwargs)), *self._module.buffers())}
+        parts = (part for t in (*_tensors((inputs, kwargs)), *self._module.buffers()) for part in parts_of_tensor(t))
+        held = {storage_key(part): part.untyped_storage().nbytes() for part in parts}
         plan.input_bytes = sum(held.values())
         return plan
 
@@ -948,6 +951,12 @@ class RegionsStep:
                     return plan, parts
             except BudgetError as error:
                 refused.append((error, parts, worth))
+            except (_SecondDerivatives, RanksDiffer):
+                raise
+            except Exception as error:  # in what lies between two breaks, whose backward pass is not that of eager PyTorch
+                if parts is modules or self._together:
+                    raise
+                _LOG.info("what lies between two breaks stays eager: %s", _in_one_line(error))
         if not refused or refused[0][1] is not modules and not self._plans:
             return None, modules
         error, parts, worth = min(refused, key=lambda r: r[0].least)
@@ -1265,7 +1274,7 @@ class RegionsStep:
         draws, peaks = torch.Generator().manual_seed(0), []
 
         def other(t):
-            if not isinstance(t, torch.Tensor) or floats_alone and not t.is_floating_point():
+            if not isinstance(t, torch.Tensor) or t.layout is not torch.strided or floats_alone and not t.is_floating_point():
                 return t
             order = torch.randperm(t.numel(), generator=draws).to(t.device)
             return t.detach().flatten()[order].view(t.shape).requires_grad_(t.requires_grad)

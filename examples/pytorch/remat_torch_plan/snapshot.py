@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """What a step may change, kept and put back: a comparison runs a step several times, and its caller must see none of that.
 
-Kept are the values of buffers, inputs and other tensors that the step writes into; where parameters lie; the states of random generators;
-attributes of modules; and, of the loss function, of hooks and of forward methods, variables of closures and globals that they name. Lists, dicts
-and sets in these are kept with what is in them. Nothing else is: what a step prints, or does to other objects, it does in each run.
+Kept are the values of buffers, inputs and other tensors that the step writes into; which of them and of the parameters need a gradient; where
+parameters lie; the states of random generators; attributes of modules; and, of the loss function, of hooks and of forward methods, variables of
+closures and globals that they name. Lists, dicts and sets in these are kept with what is in them. Nothing else is: what a step prints, or does to
+other objects, it does in each run.
 """
 import collections
 import functools
@@ -14,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import rng
-from .private import pytree, storage_key
+from .private import parts_of_tensor, pytree, storage_key
 from .sharded import local
 
 _CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict, collections.Counter)
@@ -26,8 +27,10 @@ def same_bits(a, b):
     """True for tensors with equal elements, types and shapes; NaN equals NaN. Of other values, whether they are equal."""
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
         return type(a) is type(b) and a == b
-    if a.dtype != b.dtype or a.shape != b.shape:
+    if a.dtype != b.dtype or a.shape != b.shape or a.layout is not b.layout:
         return False
+    if a.layout is not torch.strided:
+        return all(map(same_bits, parts_of_tensor(a), parts_of_tensor(b)))
     return torch.equal(a, b) or bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
@@ -41,6 +44,7 @@ class Snapshot:
     def __init__(self, module, arguments, written=(), generators=(), devices=()):
         tensors = [*module.buffers(), *(t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor)), *written]
         self._values = {id(t): (t, t.detach().clone()) for t in tensors}
+        self._need_gradients = [(t, t.requires_grad) for t in (*module.parameters(), *tensors) if t.is_leaf]
         self._places = [(p, p.data) for p in module.parameters() if not is_lazy(p) and type(p.data) is torch.Tensor]
         self._generators = [(g, g.get_state()) for g in generators]
         self._devices = [(d, torch.cuda.get_rng_state(d)) for d in devices]
@@ -51,8 +55,11 @@ class Snapshot:
     def restore(self):
         self._variables.restore()
         for parameter, data in self._places:
-            if storage_key(parameter) != storage_key(data):
+            if parameter.layout is torch.strided and storage_key(parameter) != storage_key(data):
                 parameter.data = data
+        for tensor, needed in self._need_gradients:
+            if tensor.requires_grad != needed:
+                tensor.requires_grad_(needed)
         with torch.no_grad():
             for tensor, value in self._values.values():
                 if not same_bits(tensor, value):
@@ -96,9 +103,9 @@ class Writes(TorchDispatchMode):
         return result
 
     def _keep(self, tensors):
-        for tensor in pytree.tree_leaves(tensors):
-            if isinstance(tensor, torch.Tensor) and storage_key(local(tensor)) not in self._seen:
-                storage = local(tensor).untyped_storage()
+        for tensor in _parts(tensors):
+            if storage_key(tensor) not in self._seen:
+                storage = tensor.untyped_storage()
                 whole = torch.empty(0, dtype=tensor.dtype, device=storage.device).set_(storage)
                 self._seen.add(storage_key(whole))
                 self._found.append((whole, whole.clone()))
@@ -164,7 +171,11 @@ class _Variables:
 
 
 def _storages(tree):
-    return {storage_key(local(t)) for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)}
+    return {storage_key(t) for t in _parts(tree)}
+
+
+def _parts(tree):
+    return [part for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor) for part in parts_of_tensor(local(t))]
 
 
 def _is_own(thing):

@@ -42,7 +42,7 @@ from .room import device_of
 from .saved import SavedPlans, save_plans
 from .sharded import is_sharded, local
 from .snapshot import Snapshot
-from .private import DataDependentShape, after_forward, before_forward, install_output_hooks, log_of_traces, storage_key
+from .private import DataDependentShape, after_forward, before_forward, install_output_hooks, log_of_traces, parts_of_tensor, storage_key
 
 _LOG = logging.getLogger("remat_torch_plan")
 MOST_COMPILATIONS = 3  # of one graph, until what it takes is within its budget
@@ -900,7 +900,7 @@ def bytes_in_words(count):
 
 
 def _bytes_of(tensors):
-    seen = {storage_key(t): t.untyped_storage().nbytes() for t in tensors}
+    seen = {storage_key(part): part.untyped_storage().nbytes() for t in tensors for part in parts_of_tensor(t)}
     return sum(seen.values())
 
 

@@ -9,7 +9,7 @@ import weakref
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .private import FakeTensor, pytree, storage_key
+from .private import FakeTensor, parts_of_tensor, pytree, storage_key
 from .sharded import local
 
 
@@ -47,7 +47,10 @@ class AliveBytes(TorchDispatchMode):
     def _see(self, tensor, counts=True):
         if isinstance(tensor, FakeTensor) or tensor.is_meta:
             return
-        tensor = local(tensor)
+        for part in parts_of_tensor(local(tensor)):
+            self._see_part(part, counts)
+
+    def _see_part(self, tensor, counts):
         storage = tensor.untyped_storage()
         key = storage_key(tensor)
         if key in self._alive:

@@ -3,7 +3,7 @@
 import torch
 from torch.fx import Node
 
-from .private import is_view_operation
+from .private import DisablePythonDispatcher, disable_current_modes, is_view_operation, pytree
 
 _VIEWS = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
 
@@ -15,14 +15,14 @@ def drop_needless_views(joint, num_forward_outputs):
     """
     graph = joint.graph
     views = [n for n in graph.nodes if _is_view(n)]
-    instead = {}
+    instead, layouts = {}, _Layouts()
     for node in views:
-        same = _ancestor_with_its_layout(node)
+        same = _ancestor_with_its_layout(node, layouts)
         if same is not None:
             instead[node] = same
             node.replace_all_uses_with(same, delete_user_cb=lambda user: user.op != "output")
             continue
-        while node.target in _VIEWS and node.args[0].target in _VIEWS and _shows(node.args[0].args[0], node):
+        while node.target in _VIEWS and node.args[0].target in _VIEWS and _shows(node.args[0].args[0], node, layouts):
             node.args = (node.args[0].args[0], *node.args[1:])
     output = graph.output_node()
     results = list(output.args[0])
@@ -41,12 +41,46 @@ def _is_view(node):
     return is_one and isinstance(node.meta.get("val"), torch.Tensor) and isinstance(node.args[0], Node)
 
 
-def _ancestor_with_its_layout(node):
-    wanted, ancestor = _layout(node.meta["val"]), node
+class _Layouts:
+    """The layouts of values as kernels make them.
+
+    The trace's own may differ where a dimension has one element: there `view` computes its stride anew, and a matrix product that reads the
+    tensor may take another way, with other bits.
+    """
+
+    def __init__(self):
+        self._values = {}  # node -> a tensor without memory
+
+    def of(self, node):
+        """None for what is no tensor."""
+        value = self.value(node)
+        return None if value is None else _layout(value)
+
+    def value(self, node):
+        if node not in self._values:
+            with disable_current_modes(), DisablePythonDispatcher():
+                self._values[node] = self._make(node)
+        return self._values[node]
+
+    def _make(self, node):
+        fake = node.meta.get("val")
+        if not isinstance(fake, torch.Tensor) or fake.is_conj() or fake.is_neg():
+            return fake if isinstance(fake, torch.Tensor) else None
+        if _is_view(node):
+            args = pytree.tree_map(lambda a: self.value(a) if isinstance(a, Node) else a, (node.args, dict(node.kwargs)))
+            try:
+                return node.target(*args[0], **args[1])
+            except (RuntimeError, TypeError):  # without a kernel for such tensors
+                pass
+        whole = torch.empty(fake.untyped_storage().nbytes() // fake.itemsize, dtype=fake.dtype, device="meta")
+        return whole.as_strided(fake.shape, fake.stride(), fake.storage_offset())
+
+
+def _ancestor_with_its_layout(node, layouts):
+    wanted, ancestor = layouts.of(node), node
     while _is_view(ancestor):
         ancestor = ancestor.args[0]
-        value = ancestor.meta.get("val")
-        if isinstance(value, torch.Tensor) and _layout(value) == wanted:
+        if layouts.of(ancestor) == wanted:
             return ancestor
     return None
 
@@ -55,10 +89,11 @@ def _layout(tensor):
     return tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
 
-def _shows(root, view):
+def _shows(root, view, layouts):
     """True if the view's shape, of `root` itself, is the same view."""
     try:
-        value = torch.ops.aten.view.default(root.meta["val"], view.meta["val"].shape)
+        with disable_current_modes(), DisablePythonDispatcher():
+            value = torch.ops.aten.view.default(layouts.value(root), view.args[1])
     except RuntimeError:  # not without a copy
         return False
-    return _layout(value) == _layout(view.meta["val"])
+    return _layout(value) == layouts.of(view)

@@ -94,6 +94,32 @@ def test_an_optimizer_in_the_backward_pass():
         assert torch.equal(p, q)
 
 
+@pytest.mark.parametrize("regions", (None, ["0", "1"]), ids=("whole", "regions"))
+def test_an_optimizer_in_the_backward_pass_of_a_step_that_computes_again(regions):
+    """What is computed again reads parameters as they were in the forward pass."""
+    half = lambda: nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(4)))
+    model = nn.Sequential(half(), half())
+    eager, inputs = copy.deepcopy(model), (torch.randn(256, 64), torch.randn(256, 64))
+    step = plan(model, squares, inputs, 0.8, regions=regions)
+    steps = [step.last.schedule.steps] if regions is None else [way.schedule.steps for *_, way in step.last.calls]
+    assert any(len(runs) > len(set(runs)) for runs in ([i for kind, i in each if kind == "compute"] for each in steps))
+
+    def apply(parameter):
+        with torch.no_grad():
+            parameter -= 0.5 * parameter.grad
+        parameter.grad = None
+
+    for m in (model, eager):
+        for p in m.parameters():
+            p.register_post_accumulate_grad_hook(apply)
+    for _ in range(3):
+        losses = step(*inputs), squares(eager, *inputs)
+        for loss in losses:
+            loss.backward()
+        assert torch.equal(*losses)
+        assert_same_model(model, eager)
+
+
 def test_hooks_run_once_and_in_the_order_of_eager():
     model, eager, inputs = linears()
     step = plan(model, squares, inputs)
@@ -183,11 +209,80 @@ def test_second_derivatives_are_refused(wanted):
     step(x, y).backward()  # the step still works
 
 
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="Dynamo of this version traces no gradients")
+def test_second_derivatives_inside_a_step_are_part_of_its_plan():
+    """Steps of a learner, through which the gradient goes (MAML)."""
+
+    def adapted(model, x, y, later):
+        parameters = dict(model.named_parameters())
+        for _ in range(2):
+            loss = F.mse_loss(torch.func.functional_call(model, parameters, (x,)), y)
+            slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+            parameters = {name: p - 0.1 * g for (name, p), g in zip(parameters.items(), slopes, strict=True)}
+        return F.mse_loss(torch.func.functional_call(model, parameters, (later,)), y)
+
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1))
+    eager, batch = copy.deepcopy(model), lambda: (torch.randn(64, 8), torch.randn(64, 1), torch.randn(64, 8))
+    step = plan(model, adapted, batch(), 0.8)
+    found = step.last
+    assert found.peak_bytes <= 0.8 * found.baseline_bytes and len(found.schedule.steps) > len(found.graph.operations)
+    for _ in range(2):
+        x = batch()
+        loss, expected = step(*x), adapted(eager, *x)
+        loss.backward()
+        expected.backward()
+        assert torch.equal(loss, expected)
+        assert_same_model(model, eager)
+
+
 def test_a_loss_that_other_functions_read():
     model, eager, inputs = linears()
     step = plan(model, squares, inputs)
     for loss, m in ((step(*inputs), model), (squares(eager, *inputs), eager)):
         (loss * loss + 0.1 * sum(p.square().sum() for p in m.parameters())).backward()
+    assert_same_model(model, eager)
+
+
+class Again(torch.autograd.Function):
+    """A residual block that computes itself again in its backward pass. Dynamo marks what it reads there as kept on `ctx`."""
+
+    @staticmethod
+    def forward(ctx, x, block, *parameters):
+        ctx.block = block
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return x + block(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            result = ctx.block(x)
+        own, *others = torch.autograd.grad(result, (x, *ctx.block.parameters()), gradient)
+        return gradient + own, None, *others
+
+
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="Dynamo of this version traces no gradients")
+def test_what_a_function_of_autograd_keeps_is_freed_as_planned():
+    class Blocks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(16, 32), nn.Linear(32, 4)
+            self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 32)) for _ in range(4))
+
+        def forward(self, x):
+            x = self.first(x)
+            for block in self.blocks:
+                x = Again.apply(x, block, *block.parameters())
+            return self.last(x)
+
+    model, inputs = Blocks(), (torch.randn(256, 16), torch.randn(256, 4))
+    eager = copy.deepcopy(model)
+    step = plan(model, squares, inputs)
+    step(*inputs).backward()  # compared with eager PyTorch
+    model.zero_grad()
+    assert peak_of(lambda: step(*inputs), model) <= step.last.peak_bytes
+    squares(eager, *inputs).backward()
     assert_same_model(model, eager)
 
 

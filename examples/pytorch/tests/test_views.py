@@ -67,3 +67,24 @@ def test_numbers_that_are_turned_stay_turned():
     eager = copy.deepcopy(model)
     step = remat_torch_plan.plan(model, None, inputs, 1.0, work=100_000, measure=False)
     assert_same_step(step, model, eager, lambda m, x: m(x), inputs)
+
+
+def test_a_view_that_renews_the_stride_of_one_element_stays():
+    # The trace gives it the layout of what it shows, its kernel does not, and a matrix product goes another way.
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(3, 32, 32))
+
+        def forward(self, x):
+            row = x.transpose(1, 2)
+            return (row.expand(3, 1, 32).view(3, 1, 32) @ self.weight.tanh()).sin().sum()
+
+    torch.manual_seed(0)
+    model, inputs = Rows(), (torch.randn(3, 32, 1, requires_grad=True),)
+    graph = traced(model, lambda m, x: m(x), inputs)[0]
+    assert [n for n in graph.folded if n.target is ATEN.view.default and n.args[1] == [3, 1, 32] and tuple(n.meta["val"].shape) == (3, 1, 32)]
+    eager = copy.deepcopy(model)
+    step = remat_torch_plan.plan(model, None, inputs, 1.0, work=100_000, measure=False)
+    for seed in range(3):
+        assert_same_step(step, model, eager, lambda m, x: m(x), (torch.randn(3, 32, 1, requires_grad=True),), seed)

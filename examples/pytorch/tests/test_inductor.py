@@ -28,8 +28,8 @@ def applied(monkeypatch):
     seen = []
     apply = guarded.apply_schedule
 
-    def spy(graph, steps, compiled):
-        modules = apply(graph, steps, compiled)
+    def spy(graph, steps, **options):
+        modules = apply(graph, steps, **options)
         seen.append((graph, steps, *(copy.deepcopy(m.graph) for m in modules)))
         return modules
 

@@ -75,7 +75,10 @@ _TURNS = 3  # in which a plan is made again, since a guard of a region did not h
 _SOLVES = 96  # that look for ways between those that are known
 _LOOKS = 3  # for the least budget that can be met, where one cannot
 _SMALL = 500  # a region that keeps less than this part of all kept bytes stays eager
-_OTHERS = 3  # other values with which a step is measured whose sizes depend on values
+_OTHERS = 5  # other values with which a step is measured whose sizes depend on values
+_DRAWS_TOGETHER = 8  # of ranks that plan together: what one rank leaves out does not decide
+_DRAWS = 32  # of a step that leaves out modules, until all have run
+_EQUAL_DRAWS = 4  # the first draws that leave out the same: it is no draw that decides
 
 
 _SHARDED = itertools.count()  # steps whose models are sharded: on all ranks in the same order
@@ -85,7 +88,11 @@ BETWEEN = "between breaks"  # the name of a region that is no module
 
 
 class NoRegions(CaptureError):
-    """No part of the step can be planned."""
+    """No part of the step can be planned, or keeps less if it is.
+
+    `in_short`: what to add to a line that says why the whole cannot be traced."""
+
+    in_short = ""
 
 
 class _SecondDerivatives(PlanError):
@@ -140,6 +147,8 @@ class RegionsPlan:
     parts: list = field(default_factory=list, repr=False)  # all that were looked at, also of regions that save nothing and stay eager
     memory: list = field(default_factory=list, repr=False)  # [(part of the measured step, bytes at its end, the most in it)]
     written: list = field(default_factory=list, repr=False)  # tensors that the step changes beside buffers and inputs
+    absent: dict = field(default_factory=dict, repr=False)  # module that did not run when the step was planned -> its name
+    expected: frozenset = frozenset()  # (Region, number of its call in the step) that ran when it was measured
 
     def lines(self):
         """What `report()` says about the plan."""
@@ -606,6 +615,8 @@ class _Run:
     tracker: _Segments | None = None
     held: object = None  # the call that began last
     counts: dict = field(default_factory=dict)  # Region -> calls so far
+    absent: list = field(default_factory=list)  # names of modules that ran, and had not when the step was planned
+    unknown: list = field(default_factory=list)  # Regions that ran as they are, since their arguments were no planned ones
     order: list = field(default_factory=list)  # (Region, number) of each call, when it began
     events: list = field(default_factory=list)  # (kind, place in `order`, bytes now, the most since the last event)
     inner: list = field(default_factory=lambda: [0])  # bytes that regions and modules in it have left, for each module that runs
@@ -619,6 +630,16 @@ class _Run:
     @property
     def now(self):
         return self.tracker.now if self.tracker is not None else 0
+
+    def place_of_peak(self):
+        """Where in a measurement most was in memory, in words."""
+        kind, place, *_ = max(self.events, key=lambda event: event[3])
+        if kind == "end":
+            return "after the last region's backward pass, in what runs eagerly"
+        region = self.order[place][0]
+        name = f"of '{region.name}'" if region.name else "of the model"
+        passes = "backward pass" if kind.startswith("backward") else "forward pass"
+        return f"in the {passes} {name}" if kind.endswith("ends") else f"before the {passes} {name}, in what runs eagerly"
 
     def memory(self):
         """[(part of the step, bytes at its end, the most in it)] of a measurement."""
@@ -652,6 +673,7 @@ class RegionsStep:
         self._pieces = {}  # modules that are regions beside them -> _Pieces
         self._forwards = {}  # module -> what stands in the place of its forward method where it is a break between _Pieces
         self._warned = False  # of parts that ran in eager PyTorch
+        self._warned_of_others = False  # calls of regions than there were when the plan was measured
         self._run = None  # the _Run that runs now
         self._patched = {}  # module -> what stands in the place of its forward method
         self._sharded = False  # parts are sharded by fully_shard
@@ -687,6 +709,7 @@ class RegionsStep:
             raise Unchecked(plan, plan.written)
         run = _Run(plan.choice, hooks_of_saved_tensors(False))
         result = self._run_step(run, self._functions(plan), inputs, kwargs)
+        self._warn_of_others(run, plan)
         if BETWEEN in plan.regions and not plan.choice.keys() <= set(run.order) and not self._warned:
             self._warned = True
             warnings.warn(
@@ -696,6 +719,20 @@ class RegionsStep:
                 stacklevel=2,
             )
         return result
+
+    def _warn_of_others(self, run, plan):
+        """A `PlanWarning`, once, where a step had other calls of regions than when its plan was measured."""
+        more = set(run.order) - plan.expected
+        if self._warned_of_others or not (more or run.unknown or run.absent):
+            return
+        self._warned_of_others = True
+        if run.unknown:
+            what = f"region '{run.unknown[0].name}' got arguments of other shapes or types than when the step was planned, and ran in eager PyTorch"
+        elif run.absent:
+            what = f"module '{run.absent[0]}' ran, which had not when the step was planned"
+        else:
+            what = f"{len(more)} calls of regions ran that were not there when the step was planned"
+        warnings.warn(f"{what}: Python went another way, by a draw or by values of tensors, and such a step may take more than its budget", PlanWarning, stacklevel=2)
 
     def prepare(self, *inputs, **kwargs):
         """Plans for inputs like these, if there is no plan yet. Runs the step, and puts back what that changes. Returns the `RegionsPlan`."""
@@ -750,7 +787,17 @@ class RegionsStep:
             self._run = before
 
     def _functions(self, plan):
-        return self._functions_of(region for region, *_ in plan.calls)
+        functions = self._functions_of(region for region, *_ in plan.calls)
+        if BETWEEN in plan.regions:  # Dynamo guards what stands in the place of forward methods
+            return functions
+        return functions | {module: self._noted_forward(module, name) for module, name in plan.absent.items() if module not in functions}
+
+    def _noted_forward(self, module, name):
+        def forward(*args, **kwargs):
+            self._run.absent.append(name)
+            return self._eager_here(module, args, kwargs)
+
+        return forward
 
     def _functions_of(self, regions):
         regions = dict.fromkeys(regions)
@@ -808,6 +855,7 @@ class RegionsStep:
                 if torch.is_grad_enabled() and _shapes(args, kwargs) not in region.known and not self.measures:
                     self._varying.add(region.module)
                     self.last.stale = True
+                    run.unknown.append(region)
                 return self._eager_here(region.module, args, kwargs)
             if isinstance(region, _Pieces):
                 return self._as_it_is(region.module, region, args, kwargs, but=region.around)
@@ -896,6 +944,7 @@ class RegionsStep:
         """The plan without regions in modules through which second derivatives go, as far as they are known."""
         begin = time.perf_counter()
         self._measuring = self._planning = 0.0
+        self._eager_bytes = None  # (what the step takes without a region, its budget), where that is too much
         self._own_forwards = {m: vars(m)["forward"] for m in self._module.modules() if "forward" in vars(m)}
         solves = sum(w.solves for w in self._by_content.values())
         arguments = _as_text(inputs, kwargs, self._module)
@@ -920,6 +969,8 @@ class RegionsStep:
             reasons = "; ".join(f"{b}: {b.reason}" for b in list(self._broken.values())[1:4])
             error = NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
             error.says_why = bool(self._derived_twice)
+            if self._eager_bytes is not None:
+                error.in_short = "; no part that can be planned by itself keeps less: the step takes {:,} bytes unplanned, and the budget is {:,}".format(*self._eager_bytes)
             raise error
         plan.capture_seconds, plan.measure_seconds, plan.plan_seconds = tracing, self._measuring, self._planning
         plan.solves = sum(w.solves for w in self._by_content.values()) - solves
@@ -934,7 +985,7 @@ class RegionsStep:
             self.seconds,
         )
         plan.breaks = list(self._broken.values())
-        plan.written = self._written
+        plan.written, plan.absent = self._written, self._absent
         plan.arguments, plan.device, plan.parts = arguments, self._device(), list({**modules, **found}.values())
         parts = (part for t in (*_tensors((inputs, kwargs)), *self._module.buffers()) for part in parts_of_tensor(t))
         held = {storage_key(part): part.untyped_storage().nbytes() for part in parts}
@@ -1022,7 +1073,7 @@ class RegionsStep:
         model = self._module.model
         names = {m: n for n, m in model.named_modules()}
         blocks = blocks_of(model) if self.compiles else ()
-        sequence, inside, shapes, ran = [], [], _Shapes(model.parameters()), set()
+        sequence, inside, shapes, ran, runs = [], [], _Shapes(model.parameters()), set(), []
         self._whole = set()  # modules of which no part is a region
         self._broken = {self._module: Break(None, self.reason)}
 
@@ -1089,7 +1140,7 @@ class RegionsStep:
         writes = Writes([*self._module.buffers(), *_tensors((inputs, kwargs))])
         self._seed, self._sizes_depend_on_data, self._sizes_are_learned = None, False, False
         # A draw may leave out a module, as by layer drop: the plan is for most of them. Ranks that plan together draw the same numbers.
-        best, tries = None, [*([] if self._options.same_plan else [None]), *range(1, 9)]
+        best, tries = None, [*([] if self._options.same_plan else [None]), *range(1, _DRAWS_TOGETHER + 1 if self._together else _DRAWS + 1)]
         while tries:
             seed = tries.pop(0)
             for save in (False, True):
@@ -1109,16 +1160,23 @@ class RegionsStep:
                     writes.restore()
             kept = sum(part.ways.unplanned.kept for _, part in sequence)
             if best is None or kept > best[0]:
-                best, self._seed = (kept, list(sequence)), seed
+                best, self._seed = (kept, list(sequence), set(ran)), seed
             self._sizes_depend_on_data |= shapes.found
             self._sizes_are_learned |= shapes.learned
             kinds = {type(m) for m in ran}
             if all(m in ran or type(m) not in kinds or not any(p.requires_grad for p in m.parameters()) for m in names):
                 break
+            runs.append(set(ran))
+            if not self._together and len(runs) == _EQUAL_DRAWS and all(r == runs[0] for r in runs):
+                break
         if self._together:
             flags = self._ranks.most([int(self._sizes_depend_on_data), int(self._sizes_are_learned)])
             self._sizes_depend_on_data, self._sizes_are_learned = map(bool, flags)
         self._written = writes.written
+        runs_alone = (m for m in names if m not in best[2] and type(m).forward is not torch.nn.Module.forward and not isinstance(m, torch.jit.ScriptModule))
+        absent = {m for m in runs_alone if any(p.requires_grad for p in m.parameters())}
+        inner = {part for m in absent for part in m.modules() if part is not m}
+        self._absent = {m: names[m] for m in names if m in absent - inner}
         return best[1]
 
     def _snapshot(self, inputs, kwargs):
@@ -1142,7 +1200,8 @@ class RegionsStep:
         self._largest_budget = max(self._largest_budget, budget)
         calls = [(region, parts[region, number], way) for (region, number), way in ways.items()]
         numbers = (found[name] for name in ("baseline_bytes", "predicted_bytes"))
-        return RegionsPlan(calls, [], budget, *numbers, peak, found["overhead"], found["gap"], choice=ways, memory=run.memory())
+        expected = frozenset(run.order)
+        return RegionsPlan(calls, [], budget, *numbers, peak, found["overhead"], found["gap"], choice=ways, memory=run.memory(), expected=expected)
 
     def _device(self):
         return device_of(self._module.parameters())
@@ -1209,7 +1268,7 @@ class RegionsStep:
                 )
         budget -= spare
         begin = time.perf_counter()
-        best = None  # (choice, predicted bytes, measured bytes, keys of its calls, memory over the step)
+        best = None  # (choice, predicted bytes, measured bytes, keys of its calls, the _Run)
         self._refines_left = _SOLVES
         safe = calls, floor
         # The first turn, a correction where it took too much, and one with what was counted in vain.
@@ -1227,7 +1286,7 @@ class RegionsStep:
             measured, predicted = run.tracker.peak, max(floor, peak_of(calls, choice.ways))
             fits = measured <= budget
             if fits:
-                best = choice, predicted, measured, keys, run.memory()
+                best = choice, predicted, measured, keys, run
             own, own_floor = self._costs(keys, parts, ways, run)
             if best is None or not fits:
                 calls = [_worse(a, b) for a, b in zip(calls, own)]
@@ -1243,18 +1302,18 @@ class RegionsStep:
             least = least_peak(calls)
             choice = choose(calls, least)
             if choice is None:
-                raise self._no_choice(max(floor, least), floor, whole_budget, baseline)
+                raise self._no_choice(max(floor, least), floor, whole_budget, baseline, first)
             run = self._measure(dict(zip(keys, choice.ways)), functions, inputs, kwargs)
             measured, predicted = run.tracker.peak, max(floor, peak_of(calls, choice.ways))
             if measured > budget:
-                error = self._no_choice(max(measured, predicted), floor, whole_budget, baseline)
+                error = self._no_choice(max(measured, predicted), floor, whole_budget, baseline, run)
                 if not at_least:
                     raise error
                 # A run that trains goes on: with a longer batch than before, as near to the budget as can be.
                 warnings.warn(f"{error} The step runs so for such arguments", PlanWarning, stacklevel=2)
-            best = choice, predicted, measured, keys, run.memory()
+            best = choice, predicted, measured, keys, run
         self._planning += time.perf_counter() - begin
-        choice, predicted, measured, keys, memory = best
+        choice, predicted, measured, keys, run = best
         time_of_unplanned = max(1, sum(way.time for way in unplanned))
         plan = RegionsPlan(
             [(key[0], parts[key], way) for key, way in zip(keys, choice.ways)],
@@ -1266,17 +1325,19 @@ class RegionsStep:
             choice.time / time_of_unplanned - 1,
             choice.time / max(1, choice.bound) - 1,
         )
-        plan.choice, plan.memory, plan.spare_bytes = dict(zip(keys, choice.ways)), memory, spare
+        plan.choice, plan.memory, plan.spare_bytes, plan.expected = dict(zip(keys, choice.ways)), run.memory(), spare, frozenset(run.order)
         return plan
 
     def _varies(self, ways, functions, inputs, kwargs):
-        """Bytes that other batches may take more: twice what the step does with the elements of its inputs in other orders."""
+        """Bytes that other batches may take more: twice what the step does with the elements of its inputs in another order, or drawn from them again."""
         draws, peaks = torch.Generator().manual_seed(0), []
 
         def other(t):
             if not isinstance(t, torch.Tensor) or t.layout is not torch.strided or floats_alone and not t.is_floating_point():
                 return t
-            order = torch.randperm(t.numel(), generator=draws).to(t.device)
+            # An order keeps sums, as of lengths; draws do not.
+            count = t.numel()
+            order = (torch.randint(count, (count,), generator=draws) if peaks and count else torch.randperm(count, generator=draws)).to(t.device)
             return t.detach().flatten()[order].view(t.shape).requires_grad_(t.requires_grad)
 
         own = self._measure(ways, functions, inputs, kwargs).tracker.peak
@@ -1301,6 +1362,7 @@ class RegionsStep:
         baseline = run.tracker.peak
         budget = self._budget(baseline)
         if baseline > budget:
+            self._eager_bytes = baseline, budget
             return None
         return RegionsPlan([], [], budget, baseline, baseline, baseline, 0.0, 0.0, memory=run.memory())
 
@@ -1372,10 +1434,11 @@ class RegionsStep:
             found |= known != ways.found
         return found
 
-    def _no_choice(self, least, floor, budget, baseline):
+    def _no_choice(self, least, floor, budget, baseline, run):
         return BudgetError(
             f"no schedule within {budget:,} bytes: the step takes {baseline:,} unplanned, and the least that was found by regions is {least:,} bytes, of which "
-            f"{floor:,} are taken where no region keeps anything{', so that no schedule of regions takes less' if least == floor else ''}. Most is kept by what runs eagerly: "
+            f"{floor:,} are taken where no region keeps anything{', so that no schedule of regions takes less' if least == floor else ''}. Most is in memory "
+            f"{run.place_of_peak()}. What runs eagerly keeps most: "
             + "; ".join(f"{b} leaves {b.kept_bytes:,} bytes ({b.reason})" for b in sorted(self._broken.values(), key=lambda b: -b.kept_bytes)[:3]),
             least,
         )
@@ -1574,6 +1637,8 @@ class _Shapes(TorchDispatchMode):
         for tensor in _tensors(result) if is_learned else ():
             self._learned[tensor] = True
         given = set().union(*(self._sizes.get(t, set()) for t in read))
+        if function is torch.ops.aten._local_scalar_dense.default and not (read[0].is_floating_point() or read[0].dtype is torch.bool):
+            self.found = True  # a number that Python may take for a size
         deciding = read[1:] if function in _DECIDED_BY_THE_OTHERS else read
         if function is torch.ops.aten.index.Tensor:  # whose sizes depend on values only where a mask is among the indices
             starts = any(t.dtype in (torch.bool, torch.uint8) for t in deciding)

@@ -56,12 +56,43 @@ class Objects:
 
     def restore(self):
         for o, state in self._states:
-            if _state_of_object(o) == state:
-                continue
-            if isinstance(o, random.Random):
-                o.setstate(state)
-            else:
-                o.state = pickle.loads(state)
+            _restore_object(o, state)
+
+
+def _restore_object(generator, state):
+    if _state_of_object(generator) == state:
+        return
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    else:
+        generator.state = pickle.loads(state)
+
+
+def is_generator(value):
+    """True for a random generator that is an object, of torch's, Python's or NumPy's."""
+    numpy = sys.modules.get("numpy")
+    kinds = () if numpy is None else (numpy.random.Generator, numpy.random.RandomState, numpy.random.BitGenerator)
+    return isinstance(value, (torch.Generator, random.Random, *kinds))
+
+
+def state_of_generator(generator):
+    """The state of such a generator."""
+    return generator.get_state() if isinstance(generator, torch.Generator) else _state_of_object(_innermost(generator))
+
+
+def restore_generator(generator, state):
+    """Puts such a generator back into a state of `state_of_generator`."""
+    if not isinstance(generator, torch.Generator):
+        _restore_object(_innermost(generator), state)
+    elif not torch.equal(generator.get_state(), state):
+        generator.set_state(state)
+
+
+def _innermost(generator):
+    """What has the state: NumPy's generators draw from another one."""
+    if isinstance(generator, random.Random):
+        return generator
+    return getattr(generator, "bit_generator", None) or getattr(generator, "_bit_generator", generator)
 
 
 def _state_of_object(generator):

@@ -3,11 +3,12 @@
 
 Kept are the values of buffers, inputs and other tensors that the step writes into; which of them and of the parameters need a gradient; where
 parameters lie; the states of random generators; attributes of modules; and, of the loss function, of hooks and of forward methods, variables of
-closures and globals that they name. Lists, dicts and sets in these are kept with what is in them. Nothing else is: what a step prints, or does to
-other objects, it does in each run.
+closures and globals that they name. Lists, dicts and sets in these are kept with what is in them, so are the attributes of objects there, and random
+generators of their own. Nothing else is: what a step prints, or does to other objects, it does in each run.
 """
 import collections
 import functools
+import sys
 import types
 
 import torch
@@ -21,6 +22,9 @@ from .sharded import local
 _CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict, collections.Counter)
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _OWN = ("torch", __package__)  # packages whose functions change nothing of the caller's
+_OF_PYTHON = sys.stdlib_module_names - {"__main__"}
+_MOST_ELEMENTS = 10_000  # of a container whose elements are looked at: a longer one holds data
+_MOST_OBJECTS = 2  # one in the other: a meter in a list of an object, and no further
 
 
 def same_bits(a, b):
@@ -112,39 +116,49 @@ class Writes(TorchDispatchMode):
 
 
 class _Variables:
-    """Attributes, variables of closures and globals, and the containers in them. O(elements of the containers)."""
+    """Attributes, variables of closures and globals, and the containers, objects and random generators in them. O(elements of the containers)."""
 
     def __init__(self, module):
         self._contents = {}  # id -> (container, a copy)
         self._cells = {}  # id -> (cell, value)
         self._globals = []  # (table, name, value)
-        self._left = []
+        self._generators = {}  # id -> (a random generator that is an object, its state)
+        self._functions = set()  # ids of those that were looked at
+        self._left = []  # (value, how many objects lie on the way to it)
         for part in module.modules():
-            self._keep(vars(part))
-            self._left.append(getattr(type(part), "forward", None))  # a scripted module's class has none
+            self._keep(vars(part), 0)
+            self._left.append((getattr(type(part), "forward", None), 0))  # a scripted module's class has none
         while self._left:
-            self._visit(self._left.pop())
+            self._visit(*self._left.pop())
 
-    def _keep(self, container):
+    def _keep(self, container, depth):
         if id(container) not in self._contents:
             self._contents[id(container)] = container, container.copy()
-            self._left += container.values() if isinstance(container, dict) else container
+            if len(container) <= _MOST_ELEMENTS:
+                self._left += [(v, depth) for v in (container.values() if isinstance(container, dict) else container)]
 
-    def _visit(self, value):
+    def _visit(self, value, depth):
+        if type(value) in _SCALARS or isinstance(value, torch.Tensor):
+            return
         if type(value) in _CONTAINERS:
-            self._keep(value)
+            self._keep(value, depth)
         elif isinstance(value, tuple):
-            self._left += value
+            self._left += [(v, depth) for v in value]
         elif isinstance(value, functools.partial):
-            self._left += [value.func, value.args, value.keywords]
+            self._left += [(v, depth) for v in (value.func, value.args, value.keywords)]
         elif isinstance(value, types.MethodType):
-            self._left.append(value.__func__)
-            if not isinstance(value.__self__, (type, torch.nn.Module)) and hasattr(value.__self__, "__dict__") and not _is_own(type(value.__self__)):
-                self._keep(vars(value.__self__))  # a hook that collects in an object of its own
-        elif isinstance(value, types.FunctionType) and not _is_own(value):
-            self._visit_function(value)
+            self._left += [(value.__func__, depth), (value.__self__, depth)]
+        elif isinstance(value, types.FunctionType):
+            if not _is_own(value) and id(value) not in self._functions:
+                self._functions.add(id(value))
+                self._visit_function(value, depth)
+        elif rng.is_generator(value):
+            self._generators.setdefault(id(value), (value, rng.state_of_generator(value)))
+        elif depth < _MOST_OBJECTS and _is_object_of_a_caller(value):
+            self._keep(vars(value), depth + 1)
+            self._left.append((getattr(type(value), "__call__", None), depth + 1))
 
-    def _visit_function(self, function):
+    def _visit_function(self, function, depth):
         for cell in function.__closure__ or ():
             try:
                 held = cell.cell_contents
@@ -152,12 +166,13 @@ class _Variables:
                 continue
             if id(cell) not in self._cells:
                 self._cells[id(cell)] = cell, held
-                self._left.append(held)
+                self._left.append((held, depth))
         for name in function.__code__.co_names:
             value = function.__globals__.get(name, function)
             if type(value) in _SCALARS or type(value) in _CONTAINERS:
                 self._globals.append((function.__globals__, name, value))
-                self._left.append(value)
+            if not isinstance(value, types.FunctionType) or value.__module__ == function.__module__:
+                self._left.append((value, depth))
 
     def restore(self):
         for container, before in self._contents.values():
@@ -168,6 +183,16 @@ class _Variables:
             cell.cell_contents = value
         for table, name, value in self._globals:
             table[name] = value
+        for generator, state in self._generators.values():
+            rng.restore_generator(generator, state)
+
+
+def _is_object_of_a_caller(value):
+    """True for an object with attributes whose class is neither PyTorch's nor of Python's library."""
+    kind = type(value)
+    if isinstance(value, (type, types.ModuleType, torch.nn.Module)) or type(getattr(value, "__dict__", None)) is not dict:
+        return False
+    return not _is_own(kind) and (kind.__module__ or "").split(".")[0] not in _OF_PYTHON
 
 
 def _storages(tree):

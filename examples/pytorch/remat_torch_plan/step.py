@@ -36,7 +36,7 @@ from .measure import measure as measure_operations
 from .measure import signatures
 from .padding import Padding, check_pad
 from .page import page_of
-from .regions import RegionsPlan, RegionsStep
+from .regions import NoRegions, RegionsPlan, RegionsStep
 from .planner import find_program, is_fraction, parse_budget, parse_host_budget, solve
 from .room import device_of
 from .saved import SavedPlans, save_plans
@@ -309,6 +309,10 @@ class _Compilations:
     set_aside: list = field(default_factory=list)  # (plan, what was compiled for it), each above the budget
 
 
+class _RunsEagerly(PlanError):
+    """A step that had a plan has none for a later call, for the reason in the message."""
+
+
 class _State:
     """What a step holds beside its parts; in no table of the module."""
 
@@ -323,6 +327,7 @@ class _State:
         self.budget_bytes = 0  # the largest so far
         self.seconds = 0.0  # of tracing, measuring and planning
         self.runs_eagerly = False  # some calls do, since there are too many plans
+        self.has_no_regions = False  # a later call that could not be traced whole was not planned by regions either
         self.checked = set()  # plans that were compared with eager PyTorch
         self.compilations = {}  # graph as text -> _Compilations
         self.measuring = False  # a compiled step runs to be measured
@@ -416,6 +421,9 @@ class PlannedStep(nn.Module):
         except TooManyPlansError as error:
             self._warn_of_eager(error)
             loss = self._state.module(*inputs, **kwargs)
+        except _RunsEagerly as error:
+            warnings.warn(f"{error}. This call runs in eager PyTorch, with no plan and no budget, and so do others like it", PlanWarning, stacklevel=2)
+            loss = self._state.module(*inputs, **kwargs)
         return loss if parallel is None else after_forward(parallel, loss)
 
     def _run_planned(self, *inputs, **kwargs):
@@ -454,6 +462,12 @@ class PlannedStep(nn.Module):
             state.checked.add(unchecked.plan)
             try:
                 self._compare(unchecked, inputs, kwargs)
+            except Unchecked:
+                raise PlanError(
+                    f"step {state.steps} cannot be compared with eager PyTorch: its trace reads something of Python's that each run changes and that "
+                    "is not put back, as an attribute of an object within others; keep it in an attribute of a module, in a list or in a dict. "
+                    "verify=False runs a plan unchecked"
+                ) from None
             except BaseException:
                 if new:
                     state.checked.discard(unchecked.plan)
@@ -533,7 +547,7 @@ class PlannedStep(nn.Module):
         ways.ranks = getattr(state.traced, "ranks", None)
         found = state.verification = compare_with_eager(ways, unchecked.plan, inputs, kwargs, unchecked.written, state.steps)
         _LOG.info("%s; %.1f s", found, found.seconds)
-        if found.draws_less or any(why == TRACE for *_, why in found.rounded):
+        if found.draws_less or found.is_unsteady or any(why == TRACE for *_, why in found.rounded):
             warnings.warn(str(found), PlanWarning, stacklevel=2)
 
     def _warn_of_eager(self, error):
@@ -554,10 +568,13 @@ class PlannedStep(nn.Module):
         refuse_global_hooks()
         if isinstance(state.traced, RegionsStep):
             return call(state.traced)
-        by_regions = options.regions is not False and not state.traced.plans
+        later = bool(state.traced.plans)  # in a run that trains, as where every hundredth step logs a number
+        by_regions = options.regions is not False and not (later and state.has_no_regions)
         try:
-            return self._traced_whole(call, explain=not by_regions)
+            return self._traced_whole(call, explain=not (by_regions or later))
         except CaptureError as error:
+            if later and not by_regions:
+                raise _RunsEagerly(str(error)) from error
             if not by_regions:
                 raise
             reason = error.reason
@@ -567,20 +584,25 @@ class PlannedStep(nn.Module):
                 "compile=True and same_plan=True": options.compile is True and options.same_plan,
             }
             if what := next((name for name, asked in without_regions.items() if asked), None):
+                if later:
+                    raise _RunsEagerly(str(error)) from error
                 raise CaptureError(f"{reason} (by regions such a step can be planned, but not with {what}: leave that out)") from None
         if options.compile is True:
             self._options = replace(options, compile="regions")
         before, state.traced = state.traced, self._by_regions(reason)
         try:
             result = call(state.traced)
-            self._say_how_it_is_compiled(options, reason)
+            self._say_how_it_is_planned(options, reason, later)
             return result
         except Unchecked:
-            self._say_how_it_is_compiled(options, reason)
+            self._say_how_it_is_planned(options, reason, later)
             raise
         except BaseException as error:
             if not state.traced.plans:
                 state.traced, self._options = before, options
+                if later and isinstance(error, PlanError):
+                    state.has_no_regions = True
+                    raise _RunsEagerly(f"{reason}; by regions: {error}") from error
             says_why = isinstance(error, PlanError) and error.says_why
             if says_why or state.traced.plans or not isinstance(error, Exception):
                 raise
@@ -588,9 +610,17 @@ class PlannedStep(nn.Module):
         try:
             return self._traced_whole(call)  # which says why it is refused
         except CaptureError as error:
+            if isinstance(cause, NoRegions) and cause.in_short:
+                error = CaptureError(error.reason, str(error).removeprefix(error.reason) + cause.in_short)
             raise error from cause
 
-    def _say_how_it_is_compiled(self, asked, reason):
+    def _say_how_it_is_planned(self, asked, reason, later):
+        if later:
+            warnings.warn(
+                f"the step cannot be traced whole any more, for these arguments or as the model is now: {reason}; it is planned by regions from here on",
+                PlanWarning,
+                stacklevel=2,
+            )
         if asked.compile is True:
             warnings.warn(
                 f"compile=True: the step cannot be traced whole ({reason}); its modules are compiled one by one, as by compile='regions'",

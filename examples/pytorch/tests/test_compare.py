@@ -334,6 +334,77 @@ def test_attributes_and_generators_are_restored():
         assert after[1] == random.getstate()
 
 
+class Meter:
+    """An object in the place of a closure's list, with another one in it."""
+
+    def __init__(self):
+        self.count, self.parts = 0, [SimpleCounter()]
+
+    def __call__(self):
+        self.count += 1
+        self.parts[0].count += 1
+        return min(1.0, self.count / 3)
+
+
+class SimpleCounter:
+    count = 0
+
+
+def parts_of_a_step(generator, draw, reads=False):
+    """A model, a loss that counts and draws by objects of the caller's, and these objects. `reads`: a value of a tensor, so that regions are planned."""
+    torch.manual_seed(0)
+    model, meter = nn.Sequential(*(nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 16)) for _ in range(3))), Meter()
+
+    def loss(model, x, y):
+        value = F.mse_loss(model(x), y) * meter() + 0.1 * draw(generator)
+        if reads:
+            meter.parts.append(value.item())
+        return value
+
+    return model, loss, meter
+
+
+GENERATORS = {
+    "torch": (lambda: torch.Generator().manual_seed(3), lambda g: torch.rand((), generator=g), torch.Generator.get_state),
+    "python": (lambda: random.Random(3), random.Random.random, random.Random.getstate),
+    "numpy": (lambda: pytest.importorskip("numpy").random.default_rng(3), lambda g: float(g.random()), lambda g: g.bit_generator.state),
+}
+
+
+# A trace of the whole refuses draws from objects of Python's and NumPy's.
+@pytest.mark.parametrize(("kind", "reads"), [("torch", False), *((kind, True) for kind in GENERATORS)])
+def test_objects_of_the_caller_count_and_draw_as_often_as_in_eager(kind, reads):
+    make, draw, state = GENERATORS[kind]
+    sides = [(generator := make(), *parts_of_a_step(generator, draw, reads)) for _ in range(2)]
+    (one, model, loss, meter), (other, eager, eager_loss, eager_meter) = sides
+    batches = [(torch.randn(128, 16), torch.randn(128, 16)) for _ in range(5)]
+    step = plan(model, loss, batches[0])
+    for batch in batches:
+        results = step(*batch), eager_loss(eager, *batch)
+        for result in results:
+            result.backward()
+        assert torch.equal(*results)
+        assert_same_model(model, eager)
+    assert (meter.count, meter.parts[0].count, meter.parts[1:]) == (5, 5, eager_meter.parts[1:])
+    left, right = state(one), state(other)
+    assert torch.equal(left, right) if kind == "torch" else left == right
+
+
+def test_state_that_each_run_changes_and_nothing_puts_back():
+    """The trace of the comparison's second run is another one."""
+    deep = SimpleCounter()
+    deep.inner = SimpleCounter()
+    deep.inner.inner = SimpleCounter()
+
+    def loss(model, x, y):
+        deep.inner.inner.count += 1
+        return classify(model, x, y) * (2.0 if deep.inner.inner.count % 2 else 3.0)
+
+    step = plan(Chain(), loss, (torch.randn(64, 16), classes(64)), 1.0)
+    with pytest.raises(PlanError, match="reads something of Python's that each run changes and that is not put back"):
+        step(torch.randn(64, 16), classes(64))
+
+
 def test_where_parameters_lie_is_restored():
     model = nn.Sequential(nn.Linear(3, 3), nn.LazyLinear(4))
     before, kept = model[0].weight.detach().clone(), model[0].weight.data_ptr()
@@ -460,11 +531,10 @@ class Unsteady(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.layers, self.size = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16)), size
-        self.generator = (torch.Generator().manual_seed(1),)
 
     def forward(self, x):
-        if not torch.compiler.is_compiling():
-            x = x * (1 + self.size * torch.randn(x.shape, generator=self.generator[0]))
+        if not torch.compiler.is_compiling():  # from a generator that has no state
+            x = x * (1 + self.size * torch.randn(x.shape, generator=torch.Generator().manual_seed(random.SystemRandom().randrange(2**31))))
         return self.layers(x)
 
 
@@ -481,6 +551,14 @@ def test_eager_that_does_not_repeat_its_bits(error, monkeypatch):
         warnings.simplefilter("error", PlanWarning)
         step(*inputs).backward()
     assert "eager PyTorch does not repeat its own bits" in str(step.verification)
+
+
+def test_a_warning_where_eager_draws_what_nothing_puts_back():
+    inputs = torch.randn(64, 16), torch.randn(64, 16)
+    step = plan(Unsteady(0.1), nn.MSELoss(), inputs, 1.0)
+    with pytest.warns(PlanWarning, match="that is more than rounding: the step draws or changes something that is not put back"):
+        step(*inputs)
+    assert step.verification.is_unsteady
 
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])

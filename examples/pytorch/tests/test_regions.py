@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import remat_torch_plan
-from remat_torch_plan import BudgetError, CaptureError, PlanError, PlanWarning, gradients, measure_peak, planner, ways
+from remat_torch_plan import BudgetError, CaptureError, PlanError, PlanWarning, gradients, measure_peak, planner, regions, ways
 from remat_torch_plan.regions import blocks_of
 from remat_torch_plan.ways import Call, Way, choose, peak_of
 
@@ -792,6 +792,98 @@ def test_an_input_that_is_no_leaf():
         one, two = run(lambda: step(encoder(x), y)), run(lambda: squares(eager, eager_encoder(x), y))
         assert torch.equal(one, two)
         assert torch.equal(encoder.weight.grad, eager_encoder.weight.grad)
+
+
+class Dropped(nn.Module):
+    """Layers that a draw of torch's leaves out."""
+
+    def __init__(self, layers=8, width=16, first=True):
+        super().__init__()
+        self.first = nn.Linear(width, width) if first else nn.Identity()
+        self.layers = nn.ModuleList(Layer(width, 0.0) for _ in range(layers))
+
+    def forward(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            if torch.rand(()).item() >= 0.3:
+                x = layer(x)
+        return x
+
+
+def test_a_step_is_planned_for_the_draw_that_runs_most():
+    model, inputs = Dropped(), (torch.randn(96, 16), torch.randn(96, 16))
+    torch.manual_seed(1)
+    step = plan(model, squares, inputs, 0.8)
+    found = step.last
+    assert len({region for region, *_ in found.calls}) == len(model.layers)  # of 32 draws two run all, the first is number 18
+    for seed in (1, 18, 30):
+        model.zero_grad()
+        loss, peak = measure_peak(lambda: run(step, *inputs, seed=seed), keep=[*model.parameters(), inputs])
+        assert seed == 1 or peak <= found.budget_bytes
+        assert torch.equal(loss, squares_with(seed, model, inputs))
+
+
+def squares_with(seed, model, inputs):
+    torch.manual_seed(seed)
+    return squares(model, *inputs)
+
+
+def test_a_warning_where_more_runs_than_was_planned(monkeypatch):
+    monkeypatch.setattr(regions, "_DRAWS", 0)  # but the one of the caller's own
+    model, inputs = Dropped(), (torch.randn(96, 16), torch.randn(96, 16))
+    torch.manual_seed(1)
+    step = plan(model, squares, inputs, 0.9)
+    assert 0 < len(step.last.calls) < len(model.layers)
+    run(step, *inputs, seed=1)
+    with pytest.warns(PlanWarning, match=r"module 'layers\.\d' ran, which had not when the step was planned"):
+        run(step, *inputs, seed=18)
+
+
+def test_a_warning_where_a_region_gets_other_arguments(recwarn):
+    model, inputs = Dropped(layers=3, first=False), (torch.randn(96, 16), torch.randn(96, 16))
+    step = plan(model, squares, inputs, 0.9)
+    seeds = [seed for seed in range(20) if draws(seed, 3) == [False, True, True]]  # the second layer gets what needs no gradient
+    run(step, *inputs, seed=1)
+    recwarn.clear()
+    run(step, *inputs, seed=seeds[0])
+    assert [str(w.message) for w in recwarn if "region 'layers.1' got arguments of other shapes or types" in str(w.message)]
+
+
+def draws(seed, count):
+    torch.manual_seed(seed)
+    return [torch.rand(()).item() >= 0.3 for _ in range(count)]
+
+
+class Packed(nn.Module):
+    """As many rows go on as an input says: their sum stays if its elements come in another order."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.head = nn.Sequential(*(Layer(16, 0.0) for _ in range(3))), nn.Linear(16, 512)
+
+    def forward(self, x, lengths):
+        x = self.layers(x)
+        kept = (torch.arange(8) < lengths[:, None]).flatten()
+        return self.head(x[kept]).exp().mean()
+
+
+def test_room_is_left_for_more_rows_than_in_the_sample():
+    inputs = torch.randn(128, 16), torch.tensor([2, 8] * 8)
+    step = plan(Packed(), None, inputs, "1MB")
+    assert step.last.spare_bytes > 0
+
+
+def test_what_keeps_no_less_says_what_it_takes():
+    """Hooks that read a number, at each layer: nothing lies between."""
+    model, inputs, read = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 4)), (torch.randn(64, 16), torch.randn(64, 4)), []
+    for layer in model[::2]:
+        layer.register_forward_hook(lambda module, inputs, output: read.append(output.detach().mean().item()))
+    with pytest.raises(CaptureError, match=r"no part that can be planned by itself keeps less: the step takes [\d,]+ bytes unplanned, and the budget is [\d,]+$"):
+        plan(model, squares, inputs, 0.8)
+    step = plan(model, squares, inputs, 1.0)
+    read.clear()
+    run(step, *inputs)
+    assert len(read) == 3 and step.last.calls == []
 
 
 class Sparse(nn.Module):

@@ -985,3 +985,52 @@ def test_bytes_in_words():
         "1.50 MiB",
         "1024.00 GiB",
     ]
+
+
+# A later call that cannot be traced
+
+
+class Logging(nn.Module):
+    """Reads a number at every third call. `lists`: in each layer, so that no region keeps less."""
+
+    def __init__(self, lists=False):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 16)) for _ in range(4)))
+        self.calls, self.logged, self.lists = 0, [], lists
+
+    def forward(self, x, y):
+        self.calls += 1
+        reads = self.calls % 3 == 0
+        for layer in self.layers if not self.lists else (part for layer in self.layers for part in layer):
+            x = layer(x)
+            if self.lists and reads:
+                self.logged.append(x.detach().mean().item())
+        loss = F.mse_loss(x, y)
+        if reads:
+            self.logged.append(loss.item())
+        return loss
+
+
+@pytest.mark.parametrize(("options", "lists", "said"), [
+    ({}, False, "cannot be traced whole any more.*planned by regions from here on"),
+    ({"regions": False}, False, "This call runs in eager PyTorch, with no plan and no budget"),
+    ({}, True, "by regions: no module of the step can be planned by itself.*This call runs in eager PyTorch"),
+], ids=("regions", "refused", "none"))
+def test_a_run_goes_on_where_a_later_call_cannot_be_traced(options, lists, said):
+    model, batch = Logging(lists), lambda: (torch.randn(128, 16), torch.randn(128, 16))
+    eager = copy.deepcopy(model)
+    step = plan(model, None, batch(), 0.8, **options)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for number in range(7):
+            assert_same_step(step, model, eager, lambda m, *b: m(*b), batch(), number)
+            assert model.logged == eager.logged and model.calls == number + 1
+            for m in (model, eager):
+                m.zero_grad()
+    assert len(model.logged) == (26 if lists else 2)
+    texts = {str(w.message) for w in seen if issubclass(w.category, PlanWarning)}
+    assert [t for t in texts if re.search(said, t)], texts
+    if said.startswith("cannot"):
+        found = step.last
+        _, peak = measure_peak(lambda: run(step, *(b := batch())), keep=[*model.parameters()])
+        assert found.regions and peak <= found.budget_bytes + 2 * 128 * 16 * 4  # with the batch

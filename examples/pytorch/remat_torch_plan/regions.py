@@ -970,7 +970,8 @@ class RegionsStep:
             error = NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
             error.says_why = bool(self._derived_twice)
             if self._eager_bytes is not None:
-                error.in_short = "; no part that can be planned by itself keeps less: the step takes {:,} bytes unplanned, and the budget is {:,}".format(*self._eager_bytes)
+                taken, budget = self._eager_bytes
+                error.in_short = f"; no part that can be planned by itself keeps less: the step takes {taken:,} bytes unplanned, and the budget is {budget:,}"
             raise error
         plan.capture_seconds, plan.measure_seconds, plan.plan_seconds = tracing, self._measuring, self._planning
         plan.solves = sum(w.solves for w in self._by_content.values()) - solves

@@ -1174,8 +1174,8 @@ class RegionsStep:
             flags = self._ranks.most([int(self._sizes_depend_on_data), int(self._sizes_are_learned)])
             self._sizes_depend_on_data, self._sizes_are_learned = map(bool, flags)
         self._written = writes.written
-        runs_alone = (m for m in names if m not in best[2] and type(m).forward is not torch.nn.Module.forward and not isinstance(m, torch.jit.ScriptModule))
-        absent = {m for m in runs_alone if any(p.requires_grad for p in m.parameters())}
+        others = (m for m in names if m not in best[2] and not isinstance(m, torch.jit.ScriptModule) and type(m).forward is not torch.nn.Module.forward)
+        absent = {m for m in others if any(p.requires_grad for p in m.parameters())}
         inner = {part for m in absent for part in m.modules() if part is not m}
         self._absent = {m: names[m] for m in names if m in absent - inner}
         return best[1]

@@ -970,7 +970,8 @@ class RegionsStep:
             error = NoRegions(f"no module of the step can be planned by itself, or keeps less if it is: {reasons}")
             error.says_why = bool(self._derived_twice)
             if self._eager_bytes is not None:
-                error.in_short = "; no part that can be planned by itself keeps less: the step takes {:,} bytes unplanned, and the budget is {:,}".format(*self._eager_bytes)
+                taken, budget = self._eager_bytes
+                error.in_short = f"; no part that can be planned by itself keeps less: the step takes {taken:,} bytes unplanned, and the budget is {budget:,}"
             raise error
         plan.capture_seconds, plan.measure_seconds, plan.plan_seconds = tracing, self._measuring, self._planning
         plan.solves = sum(w.solves for w in self._by_content.values()) - solves
@@ -1173,8 +1174,8 @@ class RegionsStep:
             flags = self._ranks.most([int(self._sizes_depend_on_data), int(self._sizes_are_learned)])
             self._sizes_depend_on_data, self._sizes_are_learned = map(bool, flags)
         self._written = writes.written
-        runs_alone = (m for m in names if m not in best[2] and type(m).forward is not torch.nn.Module.forward and not isinstance(m, torch.jit.ScriptModule))
-        absent = {m for m in runs_alone if any(p.requires_grad for p in m.parameters())}
+        others = (m for m in names if m not in best[2] and not isinstance(m, torch.jit.ScriptModule) and type(m).forward is not torch.nn.Module.forward)
+        absent = {m for m in others if any(p.requires_grad for p in m.parameters())}
         inner = {part for m in absent for part in m.modules() if part is not m}
         self._absent = {m: names[m] for m in names if m in absent - inner}
         return best[1]

@@ -72,7 +72,7 @@ def is_generator(value):
     """True for a random generator that is an object, of torch's, Python's or NumPy's."""
     numpy = sys.modules.get("numpy")
     kinds = () if numpy is None else (numpy.random.Generator, numpy.random.RandomState, numpy.random.BitGenerator)
-    return isinstance(value, (torch.Generator, random.Random, *kinds))
+    return issubclass(type(value), (torch.Generator, random.Random, *kinds))
 
 
 def state_of_generator(generator):

@@ -138,25 +138,29 @@ class _Variables:
                 self._left += [(v, depth) for v in (container.values() if isinstance(container, dict) else container)]
 
     def _visit(self, value, depth):
-        if type(value) in _SCALARS or isinstance(value, torch.Tensor):
+        kind = type(value)  # not by isinstance, which asks a proxy for what it stands for
+        if kind in _SCALARS or issubclass(kind, (torch.Tensor, type, types.ModuleType)):
             return
-        if type(value) in _CONTAINERS:
+        if kind in _CONTAINERS:
             self._keep(value, depth)
-        elif isinstance(value, tuple):
+        elif issubclass(kind, tuple):
             self._left += [(v, depth) for v in value]
-        elif isinstance(value, functools.partial):
+        elif issubclass(kind, functools.partial):
             self._left += [(v, depth) for v in (value.func, value.args, value.keywords)]
-        elif isinstance(value, types.MethodType):
+        elif kind is types.MethodType:
             self._left += [(value.__func__, depth), (value.__self__, depth)]
-        elif isinstance(value, types.FunctionType):
+        elif kind is types.FunctionType:
             if not _is_own(value) and id(value) not in self._functions:
                 self._functions.add(id(value))
                 self._visit_function(value, depth)
+        elif issubclass(kind, torch.nn.Module):  # one that is no part of the model, as a teacher
+            for part in value.modules():
+                self._keep(vars(part), depth)
         elif rng.is_generator(value):
             self._generators.setdefault(id(value), (value, rng.state_of_generator(value)))
-        elif depth < _MOST_OBJECTS and _is_object_of_a_caller(value):
-            self._keep(vars(value), depth + 1)
-            self._left.append((getattr(type(value), "__call__", None), depth + 1))
+        elif depth < _MOST_OBJECTS and _is_of_a_caller(kind) and type(attributes := _attributes_of(value)) is dict:
+            self._keep(attributes, depth + 1)
+            self._left.append((getattr(kind, "__call__", None), depth + 1))
 
     def _visit_function(self, function, depth):
         for cell in function.__closure__ or ():
@@ -171,7 +175,7 @@ class _Variables:
             value = function.__globals__.get(name, function)
             if type(value) in _SCALARS or type(value) in _CONTAINERS:
                 self._globals.append((function.__globals__, name, value))
-            if not isinstance(value, types.FunctionType) or value.__module__ == function.__module__:
+            if type(value) is not types.FunctionType or value.__module__ == function.__module__:
                 self._left.append((value, depth))
 
     def restore(self):
@@ -187,12 +191,16 @@ class _Variables:
             rng.restore_generator(generator, state)
 
 
-def _is_object_of_a_caller(value):
-    """True for an object with attributes whose class is neither PyTorch's nor of Python's library."""
-    kind = type(value)
-    if isinstance(value, (type, types.ModuleType, torch.nn.Module)) or type(getattr(value, "__dict__", None)) is not dict:
-        return False
+def _is_of_a_caller(kind):
+    """True for a class that is neither PyTorch's nor of Python's library."""
     return not _is_own(kind) and (kind.__module__ or "").split(".")[0] not in _OF_PYTHON
+
+
+def _attributes_of(value):
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
 
 
 def _storages(tree):

@@ -600,9 +600,10 @@ class PlannedStep(nn.Module):
         except BaseException as error:
             if not state.traced.plans:
                 state.traced, self._options = before, options
-                if later and isinstance(error, PlanError):
-                    state.has_no_regions = True
-                    raise _RunsEagerly(f"{reason}; by regions: {error}") from error
+                if later and isinstance(error, Exception):
+                    state.has_no_regions = isinstance(error, PlanError)  # else it may be an error of the step's own, as of shapes
+                    first = next(iter(str(error).splitlines()), type(error).__name__)
+                    raise _RunsEagerly(f"{reason}; by regions: {first:.300}") from error
             says_why = isinstance(error, PlanError) and error.says_why
             if says_why or state.traced.plans or not isinstance(error, Exception):
                 raise

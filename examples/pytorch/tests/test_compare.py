@@ -350,13 +350,27 @@ class SimpleCounter:
     count = 0
 
 
+class Outside(nn.Module):
+    """No part of the model."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x
+
+
 def parts_of_a_step(generator, draw, reads=False):
     """A model, a loss that counts and draws by objects of the caller's, and these objects. `reads`: a value of a tensor, so that regions are planned."""
     torch.manual_seed(0)
     model, meter = nn.Sequential(*(nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 16)) for _ in range(3))), Meter()
 
+    outside = meter.outside = Outside()
+
     def loss(model, x, y):
-        value = F.mse_loss(model(x), y) * meter() + 0.1 * draw(generator)
+        value = F.mse_loss(outside(model(x)), y) * meter() + 0.1 * draw(generator)
         if reads:
             meter.parts.append(value.item())
         return value
@@ -385,7 +399,7 @@ def test_objects_of_the_caller_count_and_draw_as_often_as_in_eager(kind, reads):
             result.backward()
         assert torch.equal(*results)
         assert_same_model(model, eager)
-    assert (meter.count, meter.parts[0].count, meter.parts[1:]) == (5, 5, eager_meter.parts[1:])
+    assert (meter.count, meter.parts[0].count, meter.outside.calls, meter.parts[1:]) == (5, 5, 5, eager_meter.parts[1:])
     left, right = state(one), state(other)
     assert torch.equal(left, right) if kind == "torch" else left == right
 

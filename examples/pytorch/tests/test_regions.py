@@ -794,6 +794,17 @@ def test_an_input_that_is_no_leaf():
         assert torch.equal(encoder.weight.grad, eager_encoder.weight.grad)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_a_scripted_module_stays_eager_beside_regions():
+    model, inputs = nn.Sequential(torch.jit.script(nn.Linear(16, 16)), Layer(16, 0.0), Layer(16, 0.0)), (torch.randn(96, 16), torch.randn(96, 16))
+    eager = nn.Sequential(nn.Linear(16, 16), *copy.deepcopy(model[1:]))
+    eager.load_state_dict(model.state_dict())
+    step = plan(model, squares, inputs, 0.9)
+    assert step.last.regions == ["1", "2"]
+    for seed in range(2):
+        assert_same_step(step, model, eager, squares, inputs, seed)
+
+
 class Dropped(nn.Module):
     """Layers that a draw of torch's leaves out."""
 

@@ -2,6 +2,7 @@
 """Trainers of other libraries train through a planned step with the same bits as without: losses and final parameters."""
 import copy
 import os
+import random
 import socket
 
 import pytest
@@ -81,6 +82,71 @@ def test_trainer_of_transformers(tmp_path, arguments):
         assert curves[0] == curves[1] and curves[0]
     assert_same_parameters(plain.model, planned.model)
     assert_planned(planned.planned)
+
+
+# Trainers of TRL, whose losses read numbers of tensors: by regions
+
+
+def train_by_trl(kind, folder, planned, checkpointing=False, lora=False):
+    trl = pytest.importorskip("trl", exc_type=ImportError)
+    transformers, datasets = pytest.importorskip("transformers"), pytest.importorskip("datasets")
+    tokenizers = pytest.importorskip("tokenizers")
+    names = ["<pad>", "<s>", "</s>", "<unk>", *(f"w{i}" for i in range(60))]
+    raw = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(names)}, unk_token="<unk>"))
+    raw.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "padding_side": "left"}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, **special)
+    draw = random.Random(0)
+    texts = lambda length: [" ".join(f"w{draw.randrange(60)}" for _ in range(length)) for _ in range(16)]
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 64}
+    config = transformers.LlamaConfig(**sizes, pad_token_id=0, bos_token_id=1, eos_token_id=2, num_labels=1)
+    common = {
+        "per_device_train_batch_size": 4, "max_steps": 3, "report_to": [], "use_cpu": True, "save_strategy": "no", "disable_tqdm": True, "bf16": False,
+        "logging_steps": 1, "seed": 1, "learning_rate": 1e-2, "gradient_checkpointing": checkpointing,
+    }
+    options = {"processing_class": tokenizer}
+    if lora:
+        peft = pytest.importorskip("peft", exc_type=ImportError)
+        options["peft_config"] = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.1, task_type="CAUSAL_LM")
+    if kind == "reward":
+        data = datasets.Dataset.from_dict({"prompt": texts(8), "chosen": texts(24), "rejected": texts(24)})
+        model, arguments = transformers.LlamaForSequenceClassification(config), trl.RewardConfig(str(folder), max_length=40, **common)
+        trainer = trl.RewardTrainer(model, args=arguments, train_dataset=data, **options)
+    elif kind == "dpo":
+        data = datasets.Dataset.from_dict({"prompt": texts(8), "chosen": texts(24), "rejected": texts(24)})
+        trainer = trl.DPOTrainer(transformers.LlamaForCausalLM(config), args=trl.DPOConfig(str(folder), max_length=40, **common), train_dataset=data, **options)
+    elif kind == "grpo":
+        data = datasets.Dataset.from_dict({"prompt": texts(8)})
+        arguments = trl.GRPOConfig(str(folder), max_completion_length=8, num_generations=2, beta=0.0, **common)
+        reward = lambda completions, **_: [float(len(set(c.split()))) for c in completions]
+        trainer = trl.GRPOTrainer(transformers.LlamaForCausalLM(config), reward, args=arguments, train_dataset=data, **options)
+    else:
+        data = datasets.Dataset.from_dict({"text": texts(40)})
+        trainer = trl.SFTTrainer(transformers.LlamaForCausalLM(config), args=trl.SFTConfig(str(folder), max_length=48, **common), train_dataset=data, **options)
+    if planned:
+        remat_torch_plan.plan_trainer(trainer, budget=0.85, **QUICK)
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("sft", {}), ("sft", {"checkpointing": True, "lora": True}), ("dpo", {"lora": True}), ("reward", {}), ("grpo", {})],
+    ids=("sft", "sft-lora-checkpointing", "dpo-lora", "reward", "grpo"),
+)
+def test_trainers_of_trl(tmp_path, monkeypatch, kind, options):
+    utils = pytest.importorskip("trl.trainer.utils", exc_type=ImportError)
+    if hasattr(utils, "_CHUNKED_LOGPROB_CHUNK_SIZE"):  # as wide as the vocabulary, where real ones are wider than a chunk
+        monkeypatch.setattr(utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", 64)
+    plain, planned = (train_by_trl(kind, tmp_path, p, **options) for p in (False, True))
+    times = ("runtime", "per_second", "step_time")
+    logs = [[{k: v for k, v in entry.items() if not any(t in k for t in times)} for entry in t.state.log_history] for t in (plain, planned)]
+    assert logs[0] == logs[1] and any("loss" in entry for entry in logs[0])
+    assert_same_parameters(plain.model, planned.model)
+    found = planned.planned.last
+    assert found.regions and found.peak_bytes <= found.budget_bytes < found.baseline_bytes
 
 
 # Accelerate

@@ -331,10 +331,9 @@ class report {
     if (!csv_) throw std::runtime_error("--csv " + o.csv + " cannot be written");
     if (fresh)
       csv_ << "device,products,precision,workspace_kib,layers,width,heads,context,batch,vocabulary,streams,mode,steps,"
-              "budget,"
-              "budget_bytes,peak_bytes,arena_bytes,taken_bytes,step_ms,step_first_quartile_ms,step_third_quartile_ms,"
-              "whole_ms,overhead,planned_overhead,last_loss,link_out,link_in,link_latency,host_arena_bytes,"
-              "copied_bytes,simulated_ms,result\n";
+              "budget,budget_bytes,peak_bytes,arena_bytes,taken_bytes,step_ms,step_first_quartile_ms,"
+              "step_third_quartile_ms,whole_ms,overhead,planned_overhead,last_loss,link_out,link_in,link_latency,"
+              "host_arena_bytes,copied_bytes,simulated_ms,result\n";
   }
 
   /// A run: `overhead` is that of its median over the first baseline's, nothing without one: then the times of the

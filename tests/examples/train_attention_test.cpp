@@ -14,6 +14,8 @@
 #include <random>
 #include <vector>
 
+#include "support/relative_difference.hpp"
+
 namespace {
 
 using namespace train::gpu;
@@ -128,17 +130,6 @@ result found(const sizes& s, const numbers& qkv, const numbers& outer) {
   return {doubles(y), doubles(logarithms), doubles(out)};
 }
 
-/// ‖a − b‖ / ‖b‖
-double difference(const numbers& a, const numbers& b) {
-  REQUIRE(a.size() == b.size());
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    error += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(error / std::max(norm, 1e-30));
-}
-
 template <class Math>
 void check(const sizes& s, double within) {
   CAPTURE(s.context);
@@ -154,10 +145,10 @@ void check(const sizes& s, double within) {
     for (double& x : *list)
       x = static_cast<double>(to_float(to_element<bfloat16>(static_cast<float>(2 * normal(random)))));
   const result a = found<Math>(s, qkv, outer), b = expected(s, qkv, outer);
-  CHECK(difference(a.y, b.y) < within);
-  CHECK(difference(a.logarithms, b.logarithms) < within);
+  CHECK(remat::test::relative_difference(a.y, b.y) < within);
+  CHECK(remat::test::relative_difference(a.logarithms, b.logarithms) < within);
   // The first query sees one key, so that its gradient is zero: compared together.
-  CHECK(difference(a.gradient, b.gradient) < within);
+  CHECK(remat::test::relative_difference(a.gradient, b.gradient) < within);
 }
 
 constexpr attention::tiles tiles_of(int rows, int keys, int head) { return {rows, keys, (head + 15) / 16 * 16}; }

@@ -7,7 +7,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -23,6 +22,7 @@
 #include "remat/execute/launch_plan.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/schedule/simplify.hpp"
+#include "support/relative_difference.hpp"
 #include "train/gpt.hpp"
 #include "train/host_backend.hpp"
 #include "train/trainer.hpp"
@@ -68,17 +68,6 @@ std::vector<float> floats(std::span<const std::byte> bytes) {
   return out;
 }
 
-/// ‖a − b‖ / ‖b‖
-double difference(std::span<const float> a, std::span<const float> b) {
-  REQUIRE(a.size() == b.size());
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    error += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
-    norm += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return std::sqrt(error / norm);
-}
-
 }  // namespace
 
 TEST_CASE_TEMPLATE("loss and gradients of the device's kernels are those of the host's", T, float,
@@ -119,11 +108,13 @@ TEST_CASE_TEMPLATE("loss and gradients of the device's kernels are those of the 
 
   device.run();
   host.run();
-  CHECK(difference(floats(device.calls.output(device.ids.loss)), floats(host.output(ids.loss))) < within);
+  CHECK(test::relative_difference(floats(device.calls.output(device.ids.loss)), floats(host.output(ids.loss))) <
+        within);
   for (std::size_t i = 0; i < net.parameters.size(); ++i) {
     CAPTURE(i);
-    CHECK(difference(floats<T>(device.calls.output(*device.step.gradient_of(device.net.parameters[i].id))),
-                     floats(host.output(*step.gradient_of(net.parameters[i].id)))) < within);
+    CHECK(
+        test::relative_difference(floats<T>(device.calls.output(*device.step.gradient_of(device.net.parameters[i].id))),
+                                  floats(host.output(*step.gradient_of(net.parameters[i].id)))) < within);
   }
 }
 

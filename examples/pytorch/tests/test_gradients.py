@@ -75,18 +75,24 @@ def test_gradients_of_another_layout_are_copied_within_the_plan():
     assert all(p.grad.stride() == q.grad.stride() == q.stride() for p, q in zip(model.parameters(), eager.parameters()))
 
 
+def train_in_the_backward_pass(model, rate):
+    """Has each parameter make its step of gradient descent when its gradient is there."""
+
+    def apply(parameter):
+        with torch.no_grad():
+            parameter -= rate * parameter.grad
+        parameter.grad = None
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(apply)
+
+
 def test_an_optimizer_in_the_backward_pass():
     model, eager, inputs = linears()
     step = plan(model, squares, inputs)
 
-    def apply(parameter):
-        with torch.no_grad():
-            parameter -= 0.1 * parameter.grad
-        parameter.grad = None
-
     for m in (model, eager):
-        for p in m.parameters():
-            p.register_post_accumulate_grad_hook(apply)
+        train_in_the_backward_pass(m, 0.1)
     for _ in range(3):
         # The caller's copy of the loss comes on top.
         assert peak_of(lambda: step(*inputs), model) <= peak_of(lambda: squares(eager, *inputs), eager) + 4
@@ -104,14 +110,8 @@ def test_an_optimizer_in_the_backward_pass_of_a_step_that_computes_again(regions
     steps = [step.last.schedule.steps] if regions is None else [way.schedule.steps for *_, way in step.last.calls]
     assert any(len(runs) > len(set(runs)) for runs in ([i for kind, i in each if kind == "compute"] for each in steps))
 
-    def apply(parameter):
-        with torch.no_grad():
-            parameter -= 0.5 * parameter.grad
-        parameter.grad = None
-
     for m in (model, eager):
-        for p in m.parameters():
-            p.register_post_accumulate_grad_hook(apply)
+        train_in_the_backward_pass(m, 0.5)
     for _ in range(3):
         losses = step(*inputs), squares(eager, *inputs)
         for loss in losses:

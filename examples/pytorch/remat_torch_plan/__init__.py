@@ -13,6 +13,7 @@ from .errors import BudgetError, CaptureError, PlanError, PlanWarning
 from .export import export
 from .knapsack import RematKnapsackSolver, use_in_torch_compile
 from .link import Link, measure_link
+from .memory_policy import MemoryPolicy
 from .step import Plan, PlannedStep, plan
 from .tracker import AliveBytes, measure_peak
 from .trainers import plan_trainer
@@ -22,6 +23,7 @@ __all__ = [
     "BudgetError",
     "CaptureError",
     "Link",
+    "MemoryPolicy",
     "Plan",
     "PlanError",
     "PlanWarning",

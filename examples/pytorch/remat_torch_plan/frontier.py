@@ -59,6 +59,16 @@ def pareto(points):
     return found
 
 
+def fastest_within(points, limit, otherwise):
+    """The last of the `points` of a frontier within `limit` bytes. Raises `BudgetError`; `otherwise`: what more its message says."""
+    within = [p for p in points if p.cost.peak_bytes <= limit]
+    if not within:
+        raise BudgetError(
+            f"no partition of this graph within {limit:,} bytes was found. The least is {points[0].cost.peak_bytes:,} bytes; {otherwise}."
+        )
+    return within[-1]
+
+
 def schedules(partition, budgets, work):
     """The choices of remat-plan's schedules within `budgets`, in bytes."""
     graph = partition.graph
@@ -78,6 +88,24 @@ def schedules(partition, budgets, work):
         yield choice
 
 
+def checkpoints(partition):
+    """Choices that keep nothing but what crosses the narrowest places of the forward pass, as between the layers of a network: few of these, and more."""
+    crossing = partition.crossing()
+    if not crossing:
+        return
+    width = [sum(partition.bytes_of(bit) for bit in bits) for _, bits in crossing]
+    made = list(itertools.accumulate(partition.bytes_of(bit) for bit in range(len(partition.chosen))))
+    narrow = [i for i in range(1, len(width) - 1) if width[i] <= width[i - 1] and width[i] < width[i + 1]]
+    for count in sorted({c for c in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, len(narrow)) if c <= len(narrow)}):
+        choice = 0
+        for k in range(1, count + 1):  # the narrowest of those around each part of the bytes that the pass makes
+            low, high = (made[-1] * (2 * k + d) // (2 * count + 2) for d in (-1, 1))
+            around = [i for i in narrow if low <= made[crossing[i][0]] < high]
+            for bit in crossing[min(around, key=lambda i: (width[i], -i))][1] if around else ():
+                choice |= 1 << bit
+        yield choice
+
+
 def find(partition, starts=(), *, budgets=8, work=100_000, visits=None):
     """The frontier of `partition`: points by rising bytes and falling time.
 
@@ -89,7 +117,7 @@ def find(partition, starts=(), *, budgets=8, work=100_000, visits=None):
         visits = 1_000_000 + 1_000 * len(partition.nodes)
     everything = partition.cost(partition.all)
     archive = _Archive(partition, everything.peak_bytes)
-    for choice in (partition.all, 0, *starts):
+    for choice in (partition.all, 0, *starts, *checkpoints(partition)):
         archive.add(choice)
     graph = partition.graph
     least, most = graph.least_bytes(), graph.baseline_peak()

@@ -73,6 +73,7 @@ class TrainingGraph:
     snapshots: dict = field(default_factory=dict)  # clone of an input that the step changes -> that input
     outputs: list = field(default_factory=list)  # storages that stay: the loss and the gradients
     addends: dict = field(default_factory=dict)  # place among the gradients -> what is to be added to that one, in this order
+    written: set = field(default_factory=set)  # storages that an operation of a whole step's graph writes into
     held: list = field(default_factory=list)  # of these, the ones that the caller or autograd holds: the loss and its tangent
     storage_by_key: dict = field(default_factory=dict)  # address of a traced storage -> its index
     tangent: int = -1  # the operation that makes the tangent
@@ -518,20 +519,24 @@ class _Builder:
         for tensor in tensors_of(node):
             self.g.storage_of[node] = self.storage(tensor, _name_of_input(node), kind)[0]
 
+    def add_input(self, node):
+        """Of a node that computes nothing: an input, or a constant of the graph."""
+        if node.op == "placeholder":
+            self.resident(node, "parameter" if is_parameter(node) else "input")
+        elif node.op == "get_attr":
+            if "val" not in node.meta:
+                value = operator.attrgetter(node.target)(self.g.joint)
+                if isinstance(value, torch.Tensor):
+                    node.meta["val"] = value
+            self.resident(node, "input")
+
     def run(self):
-        graph = self.g.joint.graph
         tangents = []
-        for node in graph.nodes:
+        for node in self.g.joint.graph.nodes:
             if is_tangent(node):
                 tangents.append(node)
-            elif node.op == "placeholder":
-                self.resident(node, "parameter" if is_parameter(node) else "input")
-            elif node.op == "get_attr":
-                if "val" not in node.meta:
-                    value = getattr(self.g.joint, node.target)
-                    if isinstance(value, torch.Tensor):
-                        node.meta["val"] = value
-                self.resident(node, "input")
+            else:
+                self.add_input(node)
         if len(tangents) != 1 and not (self.several and tangents):
             raise CaptureError(_say_what_needs_gradients(self.losses, len(tangents)))
         for node in self.order(tangents):
@@ -601,8 +606,8 @@ class _Builder:
             return
         backward = g.tangent >= 0
         where = _where(node)
-        if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
-            raise CaptureError(f"{node.target}{where} writes into its input; such an operation cannot be planned yet")
+        if _is_mutable(node):
+            self.add_written(node, where)
         if "rnn" in str(node.target):
             raise CaptureError(f"{node.target}{where} keeps memory that no trace shows; write the recurrent cells out")
         results = tensors_of(node)
@@ -653,6 +658,10 @@ class _Builder:
             )
         )
 
+    def add_written(self, node, where):
+        """Of an operation that writes into its arguments."""
+        raise CaptureError(f"{node.target}{where} writes into its input; such an operation cannot be planned yet")
+
     def add_view(self, node, storage):
         """Not by the traced storages: Inductor may have put another node in the place of what the view looked at."""
         g = self.g
@@ -691,6 +700,63 @@ class _Builder:
             target = self.qualified.get(getattr(self.descs.get(n), "grad_of", None))
             if target and n in g.storage_of and not g.always_resident(g.storage_of[n]):
                 g.storages[g.storage_of[n]].name = "gradient of " + target
+
+
+class _StepBuilder(_Builder):
+    """Of one graph of a whole step, in the order in which it runs: the backward pass begins at the node `begin`, and no input is the tangent.
+
+    Its operation of the tangent makes a storage without bytes, which every later operation reads, so that none goes before it.
+    """
+
+    def __init__(self, joint, begin, device):
+        super().__init__(joint, "step", 0, device, {}, None)
+        nodes = list(joint.graph.nodes)
+        before = set(nodes[: nodes.index(begin)])
+        self.begin = begin
+        self.forward_outputs = self.losses = [n for n in self.gradients if n in before]
+        self.gradients = [n for n in self.gradients if n not in before]
+        self.g.writes = []  # they run where they stand
+
+    def run(self):
+        g = self.g
+        for node in g.joint.graph.nodes:
+            if node is self.begin:
+                self.add_cut()
+            self.add_input(node)
+            if node.op == "call_function":
+                self.add(node)
+                if g.tangent >= 0 and node in g.operation_of:
+                    g.operations[-1].inputs.append(g.operations[g.tangent].outputs[0])
+        for o in g.operations:
+            o.once |= o.node is not None and (_is_mutable(o.node) or not g.written.isdisjoint(o.outputs))
+        self.finish()
+        return g
+
+    def add(self, node):
+        # A trace shows a storage of its own here; in truth it is that of the collective.
+        if str(node.target) == "_c10d_functional.wait_tensor.default" and node.args[0] in self.g.storage_of:
+            self.add_view(node, self.g.storage_of[node.args[0]])
+        else:
+            super().add(node)
+
+    def add_cut(self):
+        g = self.g
+        storage = len(g.storages)
+        g.storages.append(Storage(storage, "end of the forward pass", 0, "gradient", "float32", [0]))
+        reads = sorted({g.storage_of[n] for n in self.forward_outputs if n in g.storage_of})
+        g.tangent = len(g.operations)
+        g.operations.append(Operation(g.tangent, None, "end of the forward pass", "backward", reads, [storage], once=True))
+
+    def add_written(self, node, where):
+        for i, argument in enumerate(node.target._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+                self.g.written |= {self.g.storage_of[n] for n in pytree.tree_leaves(value) if n in self.g.storage_of}
+
+
+def _is_mutable(node):
+    """True for an operation that writes into its arguments."""
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
 
 
 def _hidden_bytes(node):
@@ -854,3 +920,11 @@ def read(joint, device=torch.device("cpu")):
     Its schedules cannot be applied: inputs that the step changes have no copies. O(nodes log nodes). Raises `CaptureError`.
     """
     return _Builder(joint, "step", count_forward_outputs(joint), torch.device(device), {}, None, several=True).run()
+
+
+def read_step(step, begin, device=torch.device("cpu")):
+    """Makes the training graph of one graph of a whole step, whose backward pass begins at the node `begin`; the graph stays as it is.
+
+    Operations that write into their arguments run once. O(nodes). Raises `CaptureError`.
+    """
+    return _StepBuilder(step, begin, torch.device(device)).run()

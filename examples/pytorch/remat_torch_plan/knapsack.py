@@ -20,8 +20,8 @@ import torch
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
 
-from .errors import BudgetError, CaptureError, PlanError, PlanWarning
-from .frontier import Point, find, pareto
+from .errors import CaptureError, PlanError, PlanWarning
+from .frontier import Point, fastest_within, find, pareto
 from .graph import fake_arguments, is_number, read, tensors_of
 from .measure import measure as measure_operations
 from .partition import Partition, set_times
@@ -50,9 +50,9 @@ class Choice:
     operations: int
     budget_bytes: int
     peak_bytes: int
-    default_peak_bytes: int  # of what torch.compile saves without a budget
+    default_peak_bytes: int  # of what torch.compile saves without a budget; for a `MemoryPolicy`, where nothing runs again
     least_peak_bytes: int  # of all partitions that were found
-    overhead: float  # more time than torch.compile's default, by the cost model
+    overhead: float  # more time than that, by the cost model
     frontier: tuple  # of (peak bytes, time in microseconds), for all budgets
 
 
@@ -142,12 +142,7 @@ class RematKnapsackSolver(CustomKnapsackSolver or object):
         return cut.answer(point.choice)
 
     def _graph(self, joint_graph):
-        for node in joint_graph.nodes:
-            if is_number(node) and not isinstance(node.meta["val"], (int, float, bool)):
-                raise CaptureError("its sizes are symbols; torch.compile(…, dynamic=False) compiles a graph for each size")
-            for tensor in tensors_of(node):
-                if type(tensor) not in (torch.Tensor, FakeTensor, torch.nn.Parameter):
-                    raise CaptureError(f"{node} is a {type(tensor).__name__}")
+        refuse_other_tensors(joint_graph)
         device = device_of(t for n in joint_graph.nodes for t in tensors_of(n))
         graph = read(joint_graph.owning_module, device)
         if self.measure:
@@ -185,13 +180,7 @@ class RematKnapsackSolver(CustomKnapsackSolver or object):
             limit = least + parse_budget(budget, max(0, found.default.peak_bytes - least))
         else:
             limit = parse_budget(budget, 1)
-        within = [p for p in points if p.cost.peak_bytes <= limit]
-        if not within:
-            raise BudgetError(
-                f"no partition of this graph within {limit:,} bytes was found. The least is {least:,} bytes; torch.compile's default "
-                f"takes {found.default.peak_bytes:,}."
-            )
-        return within[-1], limit
+        return fastest_within(points, limit, f"torch.compile's default takes {found.default.peak_bytes:,}"), limit
 
     def _without_a_plan(self, error, budget, memory, max_memory, candidates):
         if budget != 0 and not is_fraction(budget):
@@ -200,6 +189,16 @@ class RematKnapsackSolver(CustomKnapsackSolver or object):
         warnings.warn(f"torch.compile's own solver chooses what this graph saves, since {error}", PlanWarning, stacklevel=2)
         _, saved, again = self._torch.dp_knapsack(memory, [_flops(n) for n in candidates], fraction)
         return saved, again
+
+
+def refuse_other_tensors(graph):
+    """Raises `CaptureError` if a node of `graph` is a number that is a symbol, or a tensor of a class of its own."""
+    for node in graph.nodes:
+        if is_number(node) and not isinstance(node.meta["val"], (int, float, bool)):
+            raise CaptureError("its sizes are symbols; torch.compile(…, dynamic=False) compiles a graph for each size")
+        for tensor in tensors_of(node):
+            if type(tensor) not in (torch.Tensor, FakeTensor, torch.nn.Parameter):
+                raise CaptureError(f"{node} is a {type(tensor).__name__}")
 
 
 @dataclass(frozen=True)

@@ -50,29 +50,50 @@ class Partition:
         self._time = [o.time_us if o is not None and o.node is n else 0.0 for o, n in zip(operations, self.nodes)]
         self._there = [n.op in ("placeholder", "get_attr") for n in self.nodes]
         self._tangents = [i for i, n in enumerate(self.nodes) if is_tangent(n)]
-        self._needs_tangent = [False] * len(self.nodes)
-        for i, reads in enumerate(self._reads):
-            self._needs_tangent[i] = i in self._tangents or any(self._needs_tangent[r] for r in reads)
         output = joint.output_node()
-        results = pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None)
-        count = graph.num_forward_outputs
-        self._outputs = [self.place[n] for n in results[:count] if isinstance(n, torch.fx.Node)]
-        self._outputs += [self.place[n] for n in graph.writes if n in self.place]
-        self._gradients = [self.place[n] for n in results[count:] if isinstance(n, torch.fx.Node)]
-        self.required = self._ancestors(self._outputs, ())  # of the forward graph, whatever is saved
+        self._is_backward = self._find_backward()
+        self._outputs, self._gradients = self._find_results(pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None))
+        effects = self._find_effects()
+        self._roots = [*self._gradients, *(i for i in effects if self._is_backward[i])]
+        self.required = self._ancestors([*self._outputs, *(i for i in effects if not self._is_backward[i])], ())  # of the forward graph, whatever is saved
         self.chosen = [
             n
             for i, n in enumerate(self.nodes)
-            if n in graph.operation_of and not self._needs_tangent[i] and not self._there[i]
+            if n in graph.operation_of and not self._is_backward[i] and not self._there[i]
         ]
         self.bit = {n: i for i, n in enumerate(self.chosen)}
         changed = self._changed_inputs(output)
-        self.always = sum(1 << self.bit[n] for n in self.chosen if _runs_once(n) or self._reads_change(n, changed))
+        self.always = sum(1 << self.bit[n] for n in self.chosen if self._runs_once(n) or self._reads_change(n, changed))
         self.all = (1 << len(self.chosen)) - 1
         # Values that are saved if an operation is kept: its result, or each part of it.
         self._values = [self._parts[self.place[n]] or [self.place[n]] for n in self.chosen]
         self._costs = {}
         self.visits = 0
+
+    def _find_backward(self):
+        """For each node whether it belongs to the backward graph, whatever is saved."""
+        found = [False] * len(self.nodes)
+        for i, reads in enumerate(self._reads):
+            found[i] = i in self._tangents or any(found[r] for r in reads)
+        return found
+
+    def _find_results(self, results):
+        """The places of what the forward graph, and of what the backward graph has to make; `results`: nodes that the joint graph returns."""
+        count = self.graph.num_forward_outputs
+        outputs = [self.place[n] for n in results[:count] if isinstance(n, torch.fx.Node)]
+        outputs += [self.place[n] for n in self.graph.writes if n in self.place]
+        return outputs, [self.place[n] for n in results[count:] if isinstance(n, torch.fx.Node)]
+
+    def _find_effects(self):
+        """The places of what runs although nobody needs its result."""
+        return ()
+
+    def _runs_once(self, node):
+        """True for a node that must not run again: it would draw other numbers, or change something."""
+        return is_random(node) or self._has_effect(node) or any(a.meta.get("aot_runtime_epilogue_input_mutation") for a in node.all_input_nodes)
+
+    def _has_effect(self, node):
+        return node.is_impure()
 
     def _storages(self, node):
         keys = (storage_key(t) for t in tensors_of(node))
@@ -121,6 +142,27 @@ class Partition:
                 choice |= 1 << self.bit[node]
         return choice
 
+    def bytes_of(self, bit):
+        """The bytes of what the operation of this bit makes."""
+        return sum(self._bytes[s] for s in self._makes[self.place[self.chosen[bit]]])
+
+    def crossing(self):
+        """[(bit, the bits of operations up to that one whose results the forward pass reads later)] for each operation. O(nodes + their sum)."""
+        maker = {s: bit for bit, n in enumerate(self.chosen) for s in self._makes[self.place[n]]}
+        last = {}
+        for i, n in enumerate(self.nodes):
+            if not self._is_backward[i]:
+                for r in self._reads[i]:
+                    for s in self._holds[r]:
+                        last[s] = i
+        found, alive = [], {}
+        for bit, n in enumerate(self.chosen):
+            place = self.place[n]
+            alive = {s: b for s, b in alive.items() if last[s] > place}
+            alive |= {s: bit for s in self._makes[place] if last.get(s, -1) > place and maker[s] == bit and self._bytes[s]}
+            found.append((bit, sorted(set(alive.values()))))
+        return found
+
     def cost(self, choice):
         """The `Cost` of a choice. O(nodes and their reads)."""
         choice |= self.always
@@ -130,12 +172,12 @@ class Partition:
 
     def again(self, choice):
         """The places of what the backward graph computes again."""
-        backward = self._ancestors(self._gradients, self.values_of(choice | self.always))
-        return {i for i in backward if not self._needs_tangent[i]}
+        backward = self._ancestors(self._roots, self.values_of(choice | self.always))
+        return {i for i in backward if not self._is_backward[i]}
 
     def cost_of_saved(self, values):
         """The `Cost` if exactly the `values` (places) are saved as far as the backward graph reads them."""
-        backward = self._ancestors(self._gradients, values)
+        backward = self._ancestors(self._roots, values)
         read = {r for i in backward for r in self._reads[i]} | set(self._gradients)
         saved = [v for v in read if v in values and not self._there[v]]
         forward = self.required | self._ancestors([v for v in saved if v not in self.required], self.required)
@@ -146,6 +188,9 @@ class Partition:
         held = {s for v in self._tangents for s in self._holds[v]} | ends
         second = self._peak(self._backward_order(backward), kept | held, held, self._gradients)
         return Cost(max(first, second), sum(self._time[i] for i in forward) + sum(self._time[i] for i in backward))
+
+    def _begins(self, place):
+        return any(r in self._tangents for r in self._reads[place])
 
     def _with_parts(self, order, present):
         """The order with each part of a result where the result is made."""
@@ -159,7 +204,7 @@ class Partition:
     def _backward_order(self, present):
         """The order of autograd: from the first node that reads a tangent; what is computed again comes when it is read."""
         order = sorted(present)
-        begin = next((k for k, i in enumerate(order) if any(r in self._tangents for r in self._reads[i])), len(order))
+        begin = next((k for k, i in enumerate(order) if self._begins(i)), len(order))
         done, found = set(), []
         for i in [*order[begin:], *self._gradients]:
             missing, todo = set(), [i]
@@ -225,11 +270,6 @@ class Partition:
 
 def _is_part(node):
     return node.op == "call_function" and node.target is operator.getitem
-
-
-def _runs_once(node):
-    """True for a node that must not run again: it would draw other numbers, or change something."""
-    return is_random(node) or node.is_impure() or any(a.meta.get("aot_runtime_epilogue_input_mutation") for a in node.all_input_nodes)
 
 
 def set_times(graph):

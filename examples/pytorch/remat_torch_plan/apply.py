@@ -142,9 +142,11 @@ class _Emitter:
         """The backward pass has this gradient, of the input in that place, and does not read it again."""
         name = gradient.name + "_in_a_box"
         self.graph.create_node("call_function", gradients.box, (place, self.value(gradient)), {}, name)
-        if gradient in self.owner.g.storage_of:
-            self.forget(self.owner.g.storage_of[gradient])
+        storage = self.owner.g.storage_of.get(gradient)
+        if storage is not None:
+            self.forget(storage)
         self.owner.gradient_order.append(place)
+        self.owner.gradient_bytes.append(0 if storage is None else self.owner.g.storages[storage].bytes)
 
     def random(self, index, node, args, kwargs):
         owner = self.owner
@@ -196,6 +198,7 @@ class Applier:
         self.gates = gates
         self.boxed = boxed
         self.gradient_order = []  # places of inputs of the step, in the order in which their gradients become ready
+        self.gradient_bytes = []  # of these gradients
         self.seeded = not compiled and not first_runs_in_order(g, steps)
         cut = [i for i, s in enumerate(steps) if s == ("compute", g.tangent)]
         if len(cut) != 1:
@@ -444,4 +447,6 @@ def apply_with_gates(g, steps, boxed=False):
     applier = Applier(g, steps, gates=True, boxed=boxed)
     modules = applier.run()
     host_bytes = applier.host_bytes if applier.copies else None
-    return *modules, gradients.Gates(gradients.addends_in_order(applier.gradient_order), host_bytes, g.num_forward_outputs, applier.written_places())
+    written = applier.written_places()
+    groups = gradients.in_groups(gradients.addends_in_order(applier.gradient_order), applier.gradient_bytes, written)
+    return *modules, gradients.Gates(groups, host_bytes, g.num_forward_outputs, written)

@@ -115,6 +115,8 @@ _may_copy = _take("torch._C.DispatchKey.CompositeImplicitAutograd", "tells opera
 
 # Running.
 NAMES["torch._C._construct_storage_from_data_pointer"] = "shows the memory of a CUDA graph"  # looked up when it is used
+_backward_hooks = _take("torch.Tensor._backward_hooks", "tells whether a hook waits for a parameter's gradient")
+_post_accumulate_hooks = _take("torch.Tensor._post_accumulate_grad_hooks", "the same of hooks that run when it has been added")
 will_run = _take("torch._C._will_engine_execute_node", "tells torch.autograd.grad from backward(), for a step in a CUDA graph")
 disable_current_modes = _take("torch.utils._python_dispatch._disable_current_modes", "leaves dispatch modes for a while")
 push_mode = _take("torch.utils._python_dispatch._push_mode", "enters a dispatch mode again")
@@ -438,3 +440,8 @@ def without_device():
         yield
     finally:
         torch._C._get_cudnn_batch_norm_reserve_space_size, tracer.CONSTANT_NUMEL_LIMIT = before
+
+
+def has_gradient_hooks(leaf):
+    """True if a hook waits for the gradient of `leaf`."""
+    return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import remat_torch_plan
-from remat_torch_plan import AliveBytes, PlanError
+from remat_torch_plan import AliveBytes, PlanError, gradients
 
 WORK = 200_000
 LAYERS, WIDTH = 16, 256
@@ -332,3 +332,33 @@ def train_in_parallel(rank):
 
 def test_two_ranks(tmp_path):
     on_group(train_in_parallel, tmp_path)
+
+
+def test_small_gradients_share_gates_where_nothing_waits_for_them():
+    groups = gradients.in_groups([4, 0, (2, 1), 2, 1, 3, 5], [40, 30, 10, 10, 500, 1, 1], {3})
+    assert groups == [(4, 0), ((2, 1),), (2,), (1,), (3,), (5,)]  # 592 bytes: 74 may be together; 2 has an addend, 3 is written
+    assert gradients.in_groups(range(40), [1] * 40, ()) == [tuple(range(i, i + 5)) for i in range(0, 40, 5)]
+    assert gradients.in_groups([], [], ()) == []
+    model, inputs = Chain(), (torch.randn(64, 16), classes(64))
+    step = remat_torch_plan.plan(model, classify, inputs, 1.0, work=WORK)
+
+    def gates():
+        value, found = step(*inputs), []
+        todo = [value.grad_fn]
+        while todo:
+            node = todo.pop()
+            if node is not None and node not in found:
+                found.append(node)
+                todo += [following for following, _ in node.next_functions]
+        return sum("_Gate" in type(node).__name__ for node in found)
+
+    count = len(list(model.parameters()))
+    shared = gates()
+    assert shared < count
+    hooks = [p.register_hook(lambda gradient: None) for p in model.parameters()]
+    assert gates() == count
+    for hook in hooks:
+        hook.remove()
+    assert gates() == shared
+    step(*inputs).backward()
+    assert gates() == count

@@ -327,7 +327,9 @@ _IN_ORDER = {
     "realize_acc_reads_threshold": 1,
     "layout_optimization": False,
 }
-IN_ORDER = {name: value for name, value in _IN_ORDER.items() if hasattr(inductor_config, name)}  # PyTorch 2.11 does not watch the peak while it fuses
+IN_ORDER = {name: value for name, value in _IN_ORDER.items() if hasattr(inductor_config, name)}
+if "fusion_memory_timeline_peak_memory_pct_threshold" not in IN_ORDER:  # PyTorch 2.11 does not watch the peak while it fuses
+    IN_ORDER["max_fusion_size"] = 1
 NAMES["torch._inductor.codegen.cpp.CppScheduling"] = "tells Inductor when a function in C++ ends"
 
 

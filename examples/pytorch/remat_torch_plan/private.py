@@ -11,6 +11,7 @@ import types
 
 import torch
 import torch.utils.checkpoint
+from torch.profiler import ProfilerActivity, profile
 
 from .errors import PlanError
 
@@ -305,6 +306,11 @@ NAMES["torch.autograd.graph.Node._sequence_nr"] = "tells nodes of a step from th
 def sequence_number(node):
     """A number that is larger for nodes of autograd's which were made later in the same thread."""
     return node._sequence_nr()
+
+
+def watching_allocations():
+    """A profile of the CPU with its memory. It accumulates: without that, PyTorch warns that it forgets what came before the profile's last cycle."""
+    return profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)
 
 
 def allocations(profile):

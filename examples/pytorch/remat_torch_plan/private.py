@@ -28,7 +28,7 @@ def _take(path, purpose):
 def knapsack_names():
     """The names of `LATER`, by their last parts. Raises `PlanError` where PyTorch has no such door, or has moved a name."""
     if CustomKnapsackSolver is None:
-        raise PlanError(f"use_in_torch_compile needs PyTorch 2.15; this is PyTorch {torch.__version__}, which has no door for it")
+        raise PlanError(f"use_in_torch_compile needs PyTorch 2.11; this is PyTorch {torch.__version__}, which has no door for it")
     return types.SimpleNamespace(**{path.rpartition(".")[2]: look_up(path) for path in LATER})
 
 
@@ -86,7 +86,7 @@ FakeTensorMode = _take("torch._subclasses.fake_tensor.FakeTensorMode", "makes te
 NAMES["torch.compiler._is_compiling_flag"] = "tells a model that it is traced, so that it reads no values of tensors"
 pack_sequence = _take("torch._pack_padded_sequence", "packs a sequence, which a step refuses")
 
-# torch.compile's own partitioner. PyTorch before 2.15 has no door for a solver.
+# torch.compile's own partitioner. PyTorch before 2.11 has no door for a solver.
 LATER |= {
     "torch._functorch.config.activation_memory_budget": "how much torch.compile saves",
     "torch._functorch.config.activation_memory_budget_solver": "the door for solvers",

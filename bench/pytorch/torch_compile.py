@@ -48,7 +48,14 @@ ISSUE = {"layers": 32, "width": 128, "heads": 4, "groups": 4, "hidden": 344, "vo
 ISSUE_TOKENS = 4, 256  # a batch of sequences
 ISSUE_BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
 STEPS = 11
-WARNINGS = ("warning", "warning_once", "info", "debug")  # Dynamo cannot trace what prints
+WARNINGS = ("warning", "warning_once", "info", "debug")  # Dynamo cannot trace what prints; transformers adds one
+
+
+class Ignored(set):
+    """Functions that Dynamo leaves out. That of PyTorch 2.11 sorts a copy of all sets among its settings: there they are names."""
+
+    def __deepcopy__(self, memo):
+        return {f.__qualname__ for f in self}
 
 
 def make(name):
@@ -61,8 +68,7 @@ def make(name):
     else:
         model, loss, inputs, kwargs = zoo.MODELS[name]()
         model.train()
-    logs = {getattr(logging.Logger, w) for w in WARNINGS if hasattr(logging.Logger, w)}  # transformers adds one
-    torch._dynamo.config.ignore_logging_functions = logs
+    torch._dynamo.config.ignore_logging_functions = Ignored(getattr(logging.Logger, w) for w in WARNINGS if hasattr(logging.Logger, w))
     module = remat_torch_plan.capture.LossModule(model, loss)
     return module, inputs, kwargs, {k: v.clone() for k, v in module.state_dict().items()}
 
@@ -167,7 +173,7 @@ class Step:
         self.once()
         self.clear()
         torch.manual_seed(3)
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as seen:
             loss = self.run(*self.inputs, **self.kwargs)
             loss.backward()
         events = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]

@@ -3,9 +3,8 @@
 import itertools
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
-from .private import allocations, pytree
+from .private import allocations, pytree, watching_allocations
 from .room import device_of
 from .snapshot import Snapshot
 
@@ -41,7 +40,7 @@ def _peak_of(run, device):
         run()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    with watching_allocations() as seen:
         run()
     return max(itertools.accumulate((size for _, size in sorted(allocations(seen))), initial=0))
 

@@ -2,6 +2,7 @@
 """While a step is traced: operations that AOTAutograd would take apart otherwise than eager PyTorch computes them.
 
 - Dropout of half-precision tensors on a CPU: eager scales the mask in that precision, and draws it in the order of memory, PyTorch's decomposition does not.
+- Dropout that drops nothing: eager returns its input, the decomposition of PyTorch 2.11 a copy of it.
 - Upsampling: the kernels stay, whose sums PyTorch's decomposition adds up in another order.
 - Batch norm of a GPU: cuDNN's stays where eager has it (pytorch#187444). New running statistics are results of the operation, so that it
   may run again without changing them twice; what it keeps for the backward pass is a tensor of the graph.
@@ -32,7 +33,9 @@ _HALF = (torch.bfloat16, torch.float16)
 
 def _dropout(decomposed):
     def dropout(input, p, train):
-        if not train or p == 0 or p == 1 or input.device.type != "cpu" or input.dtype not in _HALF:
+        if not train or p == 0:
+            return input
+        if p == 1 or input.device.type != "cpu" or input.dtype not in _HALF:
             return decomposed(input, p, train)
         # Eager draws in the order of the elements in memory; the operation in a trace has no other than that of its dimensions.
         strides = torch.empty_like(input).stride()

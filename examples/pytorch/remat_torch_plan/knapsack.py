@@ -71,7 +71,7 @@ class use_in_torch_compile:
     A graph that is compiled already stays as it is: call this before, or call `torch.compiler.reset()`. `choices` has a `Choice` for
     each graph planned since; one from torch.compile's cache on disk is not planned again. Where no partition within a number of bytes is found, compiling raises a `BudgetError` that names the least
     bytes. A graph that cannot be planned is a `PlanWarning`, and torch.compile's own `dp` takes the fraction; with a number
-    of bytes it is a `PlanError`. Raises `PlanError` for PyTorch before 2.15.
+    of bytes it is a `PlanError`. Raises `PlanError` for a PyTorch without that door, which 2.11 has.
     """
 
     def __init__(self, budget=None, *, work=100_000, measure=False):

@@ -9,11 +9,11 @@ import itertools
 import time
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import record_function
 
 from .graph import GPU_GRANULARITY, layout_of, tensors_of
 from .held import HeldStream
-from .private import allocations, disable_current_modes, pytree, spans, storage_key
+from .private import allocations, disable_current_modes, pytree, spans, storage_key, watching_allocations
 
 # (operation, arguments) -> (microseconds, sizes of the results' storages, workspace bytes); None: it cannot run by itself
 _MEASURED = {}
@@ -309,7 +309,7 @@ def _workspaces_of_allocator(nodes, device):
             ready[key] = node, args, kwargs
     if not ready:
         return {}
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    with watching_allocations() as seen:
         for place, (node, args, kwargs) in enumerate(ready.values()):
             with record_function(f"operation {place}"):
                 result = node.target(*args, **kwargs)

@@ -11,6 +11,7 @@ import types
 
 import torch
 import torch.utils.checkpoint
+from torch.profiler import ProfilerActivity, profile
 
 from .errors import PlanError
 
@@ -27,7 +28,7 @@ def _take(path, purpose):
 def knapsack_names():
     """The names of `LATER`, by their last parts. Raises `PlanError` where PyTorch has no such door, or has moved a name."""
     if CustomKnapsackSolver is None:
-        raise PlanError(f"use_in_torch_compile needs PyTorch 2.15; this is PyTorch {torch.__version__}, which has no door for it")
+        raise PlanError(f"use_in_torch_compile needs PyTorch 2.11; this is PyTorch {torch.__version__}, which has no door for it")
     return types.SimpleNamespace(**{path.rpartition(".")[2]: look_up(path) for path in LATER})
 
 
@@ -85,7 +86,7 @@ FakeTensorMode = _take("torch._subclasses.fake_tensor.FakeTensorMode", "makes te
 NAMES["torch.compiler._is_compiling_flag"] = "tells a model that it is traced, so that it reads no values of tensors"
 pack_sequence = _take("torch._pack_padded_sequence", "packs a sequence, which a step refuses")
 
-# torch.compile's own partitioner. PyTorch before 2.15 has no door for a solver.
+# torch.compile's own partitioner. PyTorch before 2.11 has no door for a solver.
 LATER |= {
     "torch._functorch.config.activation_memory_budget": "how much torch.compile saves",
     "torch._functorch.config.activation_memory_budget_solver": "the door for solvers",
@@ -309,6 +310,11 @@ def sequence_number(node):
     return node._sequence_nr()
 
 
+def watching_allocations():
+    """A profile of the CPU with its memory. It accumulates: without that, PyTorch warns that it forgets what came before the profile's last cycle."""
+    return profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)
+
+
 def allocations(profile):
     """[(nanoseconds, bytes)] of what the CPU's allocator gave out, or got back by a negative number, while a profile with memory ran."""
     return [(e.start_ns(), e.nbytes()) for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
@@ -329,7 +335,9 @@ _IN_ORDER = {
     "realize_acc_reads_threshold": 1,
     "layout_optimization": False,
 }
-IN_ORDER = {name: value for name, value in _IN_ORDER.items() if hasattr(inductor_config, name)}  # PyTorch 2.11 does not watch the peak while it fuses
+IN_ORDER = {name: value for name, value in _IN_ORDER.items() if hasattr(inductor_config, name)}
+if "fusion_memory_timeline_peak_memory_pct_threshold" not in IN_ORDER:  # PyTorch 2.11 does not watch the peak while it fuses
+    IN_ORDER["max_fusion_size"] = 1
 NAMES["torch._inductor.codegen.cpp.CppScheduling"] = "tells Inductor when a function in C++ ends"
 
 

@@ -33,6 +33,15 @@ def test_the_peak_of_a_step_is_the_allocators():
     assert all(p.grad is None and torch.equal(p, before[n]) for n, p in model.named_parameters())
 
 
+def test_measuring_warns_of_nothing(monkeypatch):
+    monkeypatch.setattr("torch.profiler.profiler._WARNINGS_SHOWN", set(), raising=False)
+    model, loss, inputs = chain()
+    module = remat_torch_plan.capture.LossModule(model, loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert allocated.peak_of_step(module, module, inputs, {}) > 0
+
+
 def test_the_next_target():
     assert allocated.next_target(100, 110, 100) == int(0.98 * 87.5)
     assert allocated.next_target(90, 110, 100) == int(0.98 * 77.5)

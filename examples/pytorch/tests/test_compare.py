@@ -317,8 +317,7 @@ def test_attributes_and_generators_are_restored():
 
         def forward(self, x):
             self.count += 1
-            # PyTorch 2.11 cannot trace Python's generator.
-            return super().forward(x) * (1.0 if torch.__version__ < "2.15" else random.random())
+            return super().forward(x) * random.random()
 
     model, inputs = Counting(dropout=0.3), (torch.randn(64, 16), classes(64))
     step = plan(model, classify, inputs, compare_every=1)

@@ -121,12 +121,8 @@ def test_a_size_that_depends_on_a_number():
     assert_follows(lambda m, i: setattr(m, "width", 8 + i), Growing())
 
 
-
 def test_numbers_of_pythons_generator():
-    if torch.__version__ < "2.15":
-        with pytest.raises(CaptureError, match="generator"):
-            assert_follows(lambda m, i: None, type("Chance", (Net,), {"forward": lambda m, x: Net.forward(m, x) * random.random()})())
-        return
+    """Within the trace; by regions where Dynamo, as that of PyTorch 2.11, cannot trace the generator."""
     assert_follows(lambda m, i: setattr(m, "scale_by_chance", True))
 
 

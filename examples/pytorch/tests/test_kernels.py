@@ -10,7 +10,7 @@ from nets import chain, images
 from torch import nn
 
 import remat_torch_plan
-from remat_torch_plan import PlanWarning, kernels
+from remat_torch_plan import PlanWarning, kernels, measure_peak
 
 
 def test_a_batch_norm_of_cudnn_stays():
@@ -53,6 +53,14 @@ def test_layers_whose_kernels_stay(device):
     assert eager["addmm"] == traced["addmm"] > 0
     assert all(torch.equal(a, b) for a, b in zip(before.values(), model.state_dict().values()))
     assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("rate, training", [(0.0, True), (0.3, False)])
+def test_dropout_that_drops_nothing_costs_nothing(rate, training):
+    model, loss, inputs = chain(dropout=rate)
+    model.train(training)
+    found = remat_torch_plan.plan(model, loss, inputs, 1.0, work=10_000, measure=False).last
+    assert found.baseline_bytes == measure_peak(lambda: loss(model, *inputs).backward(), keep=[*model.parameters(), inputs])[1]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Trainers of other libraries train through a planned step with the same bits as without: losses and final parameters."""
 import copy
+import importlib.util
 import os
 import random
 import socket
@@ -31,11 +32,23 @@ def make():
     return Chain(width=WIDTH, dropout=0.2)
 
 
-def assert_planned(step):
+def assert_planned(step, whole=True):
     """A plan for the usual batch and one for the smaller last one; the first recomputes to keep to its budget."""
     assert isinstance(step, remat_torch_plan.PlannedStep) and len(step.plans) == 2
     assert step.plans[0].peak_bytes <= BUDGET * step.plans[0].baseline_bytes
-    assert len(step.plans[0].schedule.steps) > len(step.plans[1].schedule.steps)
+    if whole:
+        assert len(step.plans[0].schedule.steps) > len(step.plans[1].schedule.steps)
+    else:
+        assert step.last.regions
+
+
+def traces_searches_for_packages():
+    """Dynamo of PyTorch 2.15 does; Trainer looks for peft where it smoothes labels."""
+    try:
+        torch.compile(lambda x: x if importlib.util.find_spec("torch") else -x, backend="eager", fullgraph=True)(torch.ones(1))
+    except torch._dynamo.exc.Unsupported:
+        return False
+    return True
 
 
 def assert_same_parameters(a, b):
@@ -81,7 +94,7 @@ def test_trainer_of_transformers(tmp_path, arguments):
         curves = [[entry[kind] for entry in t.state.log_history if kind in entry] for t in (plain, planned)]
         assert curves[0] == curves[1] and curves[0]
     assert_same_parameters(plain.model, planned.model)
-    assert_planned(planned.planned)
+    assert_planned(planned.planned, "label_smoothing_factor" not in arguments or traces_searches_for_packages())
 
 
 # Trainers of TRL, whose losses read numbers of tensors: by regions

@@ -6,7 +6,10 @@ torchtitan traces the step, tags it by each of its policies and by ours, and its
 of each of theirs as its budget, and then parts of the unplanned peak. Peaks are counted by `remat_torch_plan.measure_peak`; times are
 medians of the processor time, ways taking turns. Losses and gradients are compared with those of the step that computes nothing again.
 
-    python bench/pytorch/memory_policy.py --torchtitan DIRECTORY [--flavor debugmodel] [--tokens 2048]
+    python bench/pytorch/memory_policy.py --torchtitan DIRECTORY [--flavor debugmodel] [--tokens 2048] [--link out=25e9,in=25e9,latency=1e-5]
+
+With a link, each budget has a row with copies, too: torchtitan's pass puts them in, and a stand-in of PyTorch's three operations makes them on the CPU: what was
+copied does not count until it comes back. Their times are those of copies within memory, and mean nothing.
 
 DIRECTORY: a checkout of github.com/pytorch/torchtitan (tried: b5bcd76c6), whose requirements are installed.
 """
@@ -19,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
+import weakref
 from types import SimpleNamespace
 
 import torch
@@ -30,6 +34,40 @@ sys.path.insert(0, str(HERE.parents[2] / "examples" / "pytorch"))
 import remat_torch_plan  # noqa: E402
 
 THEIRS = "default", "eager", "full"
+
+
+HOST = {}  # storages of the stand-in's host
+
+
+def stand_in_for_copies():
+    """Makes PyTorch's operations that copy between a device and its host work on a CPU, at once."""
+    from torch._functorch._activation_offloading import offload_ops
+
+    @offload_ops.offload.register_kernel("cpu")
+    def _offload(tensor):
+        copied = tensor.detach().clone(memory_format=torch.contiguous_format)
+        storage = copied.untyped_storage()
+        HOST[storage._cdata] = storage.nbytes()
+        weakref.finalize(storage, HOST.pop, storage._cdata, None)
+        return copied
+
+    @offload_ops.reload.register_kernel("cpu")
+    def _reload(tensor, device, size=None, stride=None):
+        return torch.empty_strided(size or tensor.shape, stride or tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+
+    @torch.library.impl("ao::wait_tensor", "CPU")
+    def _wait(tensor, keepalive=None, last_use=None):
+        if keepalive is not None:
+            keepalive.untyped_storage().resize_(0)
+        return tensor
+
+
+class Device(remat_torch_plan.AliveBytes):
+    """Counts what is not on the stand-in's host."""
+
+    def _see_part(self, tensor, counts):
+        if tensor.untyped_storage()._cdata not in HOST:
+            super()._see_part(tensor, counts)
 
 
 class Trained:
@@ -69,6 +107,7 @@ class Trained:
     def planned(self, name):
         """The graph with the tags of a policy, by its name, and what they say is repeated."""
         from torchtitan.experiments.graph_trainer.configs import GraphTrainerCompileConfig
+        from torchtitan.experiments.graph_trainer.cpu_offload import apply_cpu_offload_pass
         from torchtitan.experiments.graph_trainer.memory_policy import tag_with_memory_policy_pass
         from torchtitan.experiments.graph_trainer.selective_activation_remat import selective_activation_remat_pass
 
@@ -76,12 +115,17 @@ class Trained:
             compile=GraphTrainerCompileConfig(enable=True, memory_policy=name),
             parallelism=SimpleNamespace(fsdp_reshard_after_forward="default", pipeline_parallel_degree=1),
         )
-        return selective_activation_remat_pass(tag_with_memory_policy_pass(copy.deepcopy(self.graph), config=settings))
+        tagged = tag_with_memory_policy_pass(copy.deepcopy(self.graph), config=settings)
+        return selective_activation_remat_pass(apply_cpu_offload_pass(tagged))
 
     def measured(self, graph):
         """(loss and gradients, the peak)"""
         kept = [*self.model.parameters(), *self.model.buffers(), *torch.utils._pytree.tree_leaves(self.arguments)]
-        return remat_torch_plan.measure_peak(self.run(graph), kept)
+        run = self.run(graph)
+        with Device(resizes=True) as device:
+            device.ignore(kept)
+            results = run()
+        return results, device.peak
 
 
 def medians(runs, rounds):
@@ -100,6 +144,7 @@ def main():
     parser.add_argument("--flavor", default="debugmodel", help="of the Llama models there")
     parser.add_argument("--tokens", type=int, default=2048, help="of a step")
     parser.add_argument("--budgets", default="0.9,0.8,0.7,0.6,0.5", help="more budgets, parts of the unplanned peak")
+    parser.add_argument("--link", help="to the host, for rows with copies")
     parser.add_argument("--rounds", type=int, default=11, help="steps that are timed")
     parser.add_argument("--csv", help="file for the rows")
     options = parser.parse_args()
@@ -115,8 +160,11 @@ def main():
         ways[name] = step.planned(name), None, None, 0.0
     peaks = {name: step.measured(graph)[1] for name, (graph, *_) in ways.items()}
     budgets = {f"ours at {name}": peaks[name] for name in THEIRS} | {f"ours at {b}": float(b) for b in options.budgets.split(",")}
-    for name, budget in budgets.items():
-        policy = remat_torch_plan.MemoryPolicy(budget)
+    policies = {name: remat_torch_plan.MemoryPolicy(budget) for name, budget in budgets.items()}
+    if options.link:
+        stand_in_for_copies()
+        policies |= {name.replace("ours", "ours, copies"): remat_torch_plan.MemoryPolicy(b, link=options.link) for name, b in budgets.items()}
+    for name, policy in policies.items():
         register_memory_policy("remat")(policy)
         begin = time.process_time()
         try:
@@ -139,8 +187,9 @@ def main():
                 "promised": choice.peak_bytes if choice else "",
                 "peak": peak,
                 "peak / unplanned": round(peak / unplanned, 4),
-                "time": round(seconds[name] / seconds["nothing again"], 4),
+                "time": "" if choice and choice.host_bytes else round(seconds[name] / seconds["nothing again"], 4),
                 "predicted": round(1 + choice.overhead, 4) if choice else "",
+                "host": choice.host_bytes if choice else "",
                 "bits": all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)),
                 "planning, s": round(planning, 1) if choice else "",
             }

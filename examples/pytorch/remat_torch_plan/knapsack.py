@@ -53,7 +53,8 @@ class Choice:
     default_peak_bytes: int  # of what torch.compile saves without a budget; for a `MemoryPolicy`, where nothing runs again
     least_peak_bytes: int  # of all partitions that were found
     overhead: float  # more time than that, by the cost model
-    frontier: tuple  # of (peak bytes, time in microseconds), for all budgets
+    frontier: tuple  # of (peak bytes, time in microseconds), for all budgets, without copies
+    host_bytes: int = 0  # of copies on the host
 
 
 class use_in_torch_compile:

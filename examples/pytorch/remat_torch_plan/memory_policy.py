@@ -2,10 +2,11 @@
 """A memory policy for one graph of a whole training step, as torchtitan's GraphTrainer and `make_fx` trace it.
 
     from torchtitan.experiments.graph_trainer.registry import register_memory_policy
-    register_memory_policy("remat")(remat_torch_plan.MemoryPolicy("60 GiB"))  # and --compile.memory_policy remat
+    register_memory_policy("remat")(remat_torch_plan.MemoryPolicy("60 GiB"))
+    config.compile.memory_policy = "remat"
 
-In such a graph the backward pass follows the forward pass. The policy tags each operation of the forward pass: `MUST_SAVE`, or
-`MUST_RECOMPUTE`. A later pass, PyTorch's own `remat_using_tags_for_fwd_loss_bwd_graph` or torchtitan's, repeats what is to run again
+In such a graph the backward pass follows the forward pass. The policy tags each operation of the forward pass: `MUST_SAVE`, `MUST_RECOMPUTE`,
+or, with a link, `MUST_CPU_OFFLOAD`, which torchtitan's pass reads. A later pass, PyTorch's own `remat_using_tags_for_fwd_loss_bwd_graph` or torchtitan's, repeats what is to run again
 before its first reader in the backward pass. So no code of this package runs in the step.
 """
 import operator
@@ -13,13 +14,15 @@ import operator
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
-from .errors import CaptureError
-from .frontier import fastest_within, find
+from .errors import BudgetError, CaptureError, PlanError
+from .frontier import Point, fastest_within, find
 from .graph import read_step, tensors_of
 from .knapsack import Choice, refuse_other_tensors
+from .link import parse_link
 from .partition import Partition, set_times
-from .planner import parse_budget
+from .planner import parse_budget, parse_host_budget
 from .room import device_of
+from .step_copies import StepCopies
 
 
 class MemoryPolicy:
@@ -27,6 +30,8 @@ class MemoryPolicy:
 
     budget: bytes that the step may have at once beyond parameters, buffers and inputs; gradients count. An int above 1, "60 GiB", or
         a fraction of the peak of the step that computes nothing again.
+    link: allows copies to the host and back: their speeds, as "out=25e9,in=25e9,latency=1e-5", or a `Link`. Only torchtitan's pass makes them.
+    host_budget: bytes that the copies of a step may take on the host, an int or "16GiB"; without it there is no bound.
     work: of remat-plan, in elementary moves for each of a few solves. The same graph gets the same tags in every process: times are those of
         a cost model.
 
@@ -34,14 +39,23 @@ class MemoryPolicy:
     found; `CaptureError` for a graph without a backward pass, or with sizes that are symbols.
     """
 
-    def __init__(self, budget, *, work=100_000):
+    def __init__(self, budget, *, link=None, host_budget=None, work=100_000):
         parse_budget(budget, 1 << 40)  # refuses what is no budget
         self.budget = budget
+        self.link = parse_link(link)
+        self.host_budget = parse_host_budget(host_budget)
+        if self.link == "measure":
+            raise PlanError("link 'measure': each rank would measure another one; expected its speeds, as in 'out=25e9,in=25e9,latency=1e-5'")
+        if self.link is None and host_budget is not None:
+            raise PlanError("host_budget: it bounds copies to the host, which need a link, as link='out=25e9,in=25e9,latency=1e-5'")
+        if self.link is not None and not hasattr(CheckpointPolicy, "MUST_CPU_OFFLOAD"):
+            raise PlanError(f"link: PyTorch {torch.__version__} has no tag for copies to the host; PyTorch 2.15 has one")
         self.work = work
         self.choices = []
 
     def __call__(self, module, example_inputs=None, *, config=None):
-        """Tags `module`, a `torch.fx.GraphModule`, and returns it. The other arguments are those of torchtitan's passes, and not read."""
+        """Tags `module`, a `torch.fx.GraphModule`, and returns it. The other arguments are those of torchtitan's passes: `config.compile` says how many layers
+        before its use a copy comes back, and how many after it a value goes; else one."""
         regions = _backward_regions(module.graph)  # several, where a loss is computed in chunks
         refuse_other_tensors(module.graph)
         begin, region = max(((r[0], _after_the_loss(r)) for r in regions), key=lambda r: len(r[1]))
@@ -51,7 +65,11 @@ class MemoryPolicy:
         points = find(partition, work=self.work)
         everything = partition.cost(partition.all)
         limit = parse_budget(self.budget, everything.peak_bytes)
-        point = fastest_within(points, limit, f"the step that computes nothing again takes {everything.peak_bytes:,}")
+        otherwise = f"the step that computes nothing again takes {everything.peak_bytes:,}"
+        if self.link is None:
+            point, copied, host = fastest_within(points, limit, otherwise), [], 0
+        else:
+            point, copied, host = self._with_copies(partition, points, limit, otherwise, getattr(config, "compile", None))
         self.choices.append(
             Choice(
                 len(graph.operations),
@@ -61,11 +79,28 @@ class MemoryPolicy:
                 points[0].cost.peak_bytes,
                 point.cost.time_us / everything.time_us - 1,
                 tuple(p.key for p in points),
+                host,
             )
         )
-        partition.tag(point.choice)
+        partition.tag(point.choice, copied)
         module.recompile()
         return module
+
+    def _with_copies(self, partition, points, limit, otherwise, settings):
+        """(point, nodes to be copied, bytes on the host): the fastest that comes within the limit by copies, or without."""
+        defer, prefetch = (getattr(settings, f"cpu_offload_{name}_n_layers", 1) for name in ("defer", "prefetch"))
+        copies = StepCopies(partition, self.link, self.host_budget, defer, prefetch)
+        best, least = None, points[0].cost.peak_bytes
+        for point in points[::-1]:  # the fastest first
+            if best is not None and point.cost.time_us >= best[0].cost.time_us:
+                continue
+            cost, copied, host = copies.within(point.choice, limit)
+            least = min(least, cost.peak_bytes)
+            if cost.peak_bytes <= limit and (best is None or cost.time_us < best[0].cost.time_us):
+                best = Point(point.choice, cost), copied, host
+        if best is None:
+            raise BudgetError(f"no partition of this graph within {limit:,} bytes was found, copies included. The least is {least:,} bytes; {otherwise}.")
+        return best
 
 
 class StepPartition(Partition):
@@ -109,8 +144,25 @@ class StepPartition(Partition):
     def _begins(self, place):
         return self._is_backward[place]
 
-    def tag(self, choice):
-        """Gives each operation before the backward pass the tag of the choice; views and parts have that of what they look at."""
+    def is_backward(self, place):
+        return self._is_backward[place]
+
+    def storages_of(self, node):
+        return self._storages(node)
+
+    def stays(self, storage):
+        """True for a storage that must be on the device to the end, or that a node outside the region reads."""
+        return storage in self._stays
+
+    def times(self, order):
+        """Seconds of each place of `order`."""
+        return [self._time[i] * 1e-6 for i in order]
+
+    def tag(self, choice, copied=()):
+        """Gives each operation before the backward pass the tag of the choice, and nodes that are `copied` to the host theirs; views and parts have that of
+        what they look at. Views of what is copied are made again."""
+        copied = set(copied)
+        away = {s for n in copied for s in self._storages(n)}
         again = {self.nodes[i] for i in self.again(choice)}
         made_again = {
             s for n in self.chosen if n in again and not self.always >> self.bit[n] & 1 for s in self.graph.operations[self.graph.operation_of[n]].outputs
@@ -118,8 +170,14 @@ class StepPartition(Partition):
         for node in self.nodes:
             if node.op != "call_function" or self._is_backward[self.place[node]]:
                 continue
-            runs_again = not made_again.isdisjoint(self._held_by(node))
-            node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE if runs_again else CheckpointPolicy.MUST_SAVE
+            shown = self._held_by(node)
+            is_view = node not in self.graph.operation_of and node.target is not operator.getitem
+            if node in copied:
+                node.meta["recompute"] = CheckpointPolicy.MUST_CPU_OFFLOAD
+            elif not made_again.isdisjoint(shown) or is_view and not away.isdisjoint(shown):
+                node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+            else:
+                node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
     def _held_by(self, node):
         if node.target is operator.getitem:

@@ -177,6 +177,11 @@ class Partition:
 
     def cost_of_saved(self, values):
         """The `Cost` if exactly the `values` (places) are saved as far as the backward graph reads them."""
+        forward, bytes_forward, backward, bytes_backward = self.run_of_saved(values)
+        return Cost(max(max(bytes_forward), max(bytes_backward)), sum(self._time[i] for i in forward) + sum(self._time[i] for i in backward))
+
+    def run_of_saved(self, values):
+        """(the places that the forward graph runs, the bytes at the beginning and while each runs, the same of the backward graph)"""
         backward = self._ancestors(self._roots, values)
         read = {r for i in backward for r in self._reads[i]} | set(self._gradients)
         saved = [v for v in read if v in values and not self._there[v]]
@@ -184,10 +189,10 @@ class Partition:
         self.visits += len(forward) + len(backward)
         ends = {s for v in self._outputs for s in self._holds[v]}
         kept = ends | {s for v in saved for s in self._holds[v]}
-        first = self._peak(self._with_parts(sorted(forward), forward), set(), kept, ())
+        forward = self._with_parts(sorted(forward), forward)
         held = {s for v in self._tangents for s in self._holds[v]} | ends
-        second = self._peak(self._backward_order(backward), kept | held, held, self._gradients)
-        return Cost(max(first, second), sum(self._time[i] for i in forward) + sum(self._time[i] for i in backward))
+        backward = self._backward_order(backward)
+        return forward, self._bytes_while(forward, set(), kept, ()), backward, self._bytes_while(backward, kept | held, held, self._gradients)
 
     def _begins(self, place):
         return any(r in self._tangents for r in self._reads[place])
@@ -217,8 +222,8 @@ class Partition:
             done |= missing
         return self._with_parts(found, present)
 
-    def _peak(self, order, there, kept, results):
-        """The largest bytes while `order` runs; storages `there` are in memory at its beginning, `kept` ones to its end.
+    def _bytes_while(self, order, there, kept, results):
+        """The bytes at the beginning of `order`, and while each of its places runs; storages `there` are in memory at its beginning, `kept` ones to its end.
 
         A storage that is there and is made again is in memory twice: what is made again has its number with a minus, less one.
         """
@@ -233,7 +238,7 @@ class Partition:
         held = {}  # value -> the instances that it holds
         again = bool(there) or bool(results)
         now = sum(size[s] for s in there)
-        peak = now
+        found = [now]
         for r in last:
             if r not in present and not self._there[r]:
                 held[r] = [s for s in holds[r] if s in there]
@@ -255,7 +260,7 @@ class Partition:
             for s in makes:
                 if s not in holds[i]:
                     now += size[s]  # a part that nobody reads
-            peak = max(peak, now + self._workspace[i])
+            found.append(now + self._workspace[i])
             for s in makes:
                 if s not in holds[i]:
                     now -= size[s]
@@ -265,7 +270,7 @@ class Partition:
                         users[x] -= 1
                         if users[x] == 0 and x not in kept:
                             now -= size[x if x >= 0 else -x - 1]
-        return peak
+        return found
 
 
 def _is_part(node):

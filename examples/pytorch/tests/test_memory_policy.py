@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Tags of a graph of a whole step: what PyTorch's own pass makes of them takes the promised bytes, and computes what it computed."""
 import copy
+import types
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy
 
 import remat_torch_plan
-from remat_torch_plan import BudgetError, CaptureError, MemoryPolicy, measure_peak, private
+from remat_torch_plan import BudgetError, CaptureError, MemoryPolicy, measure_peak, private, step_copies
 from remat_torch_plan.capture import LossModule
 
 try:
@@ -211,6 +212,127 @@ def test_a_gathered_parameter_is_gathered_again(tmp_path):
     assert peak == choice.peak_bytes < unplanned
     again = {str(n.target) for n in graph_of_plan.graph.nodes if n.name.endswith("_recomputed")}
     assert any("all_gather" in t for t in again) and any("wait_tensor" in t for t in again)
+
+
+def layers(count=6, width=64, batch=64):
+    """(a graph of a whole step of `count` layers, with torchtitan's marks; its arguments)"""
+    module = LossModule(Chain(layers=count, width=width, dropout=0.2), NETS["chain"]()[1])
+    graph, arguments = whole_step(module, (torch.randn(batch, width), classes(batch)))
+    layer = -1
+    for node in graph.graph.nodes:  # each layer begins with its product of matrices, in the backward pass with the gradient of its dropout
+        is_product = "addmm" in node.name
+        is_backward = bool(node.meta.get("autograd_backward"))
+        if is_product and not is_backward:
+            layer += 1
+        if node.op == "call_function":
+            node.meta["custom"] = {"module_fqn": f"layers.{min(layer, count - 1)}"}
+        if is_backward and "tanh_backward" in node.name:
+            layer = min(layer, count) - 1
+    return graph, arguments
+
+
+def copy_as_tagged(graph, defer, prefetch):
+    """Carries copies to the host out where torchtitan's pass has them (see `step_copies`); on a CPU, with lists of numbers as the host."""
+    nodes = list(graph.graph.nodes)
+    place = {n: i for i, n in enumerate(nodes)}
+    is_backward = [bool(n.meta.get("autograd_backward")) for n in nodes]
+    first = is_backward.index(True)
+    layer = [step_copies.layer_of(n) for n in nodes]
+    forward = [i for i in range(first) if nodes[i].op == "call_function"]
+    ends = [i for i, following in zip(forward, [*forward[1:], None]) if following is None or layer[i] != layer[following]]
+    order = list(dict.fromkeys(layer[i] for i in range(first, len(nodes)) if nodes[i].op == "call_function"))
+    begins = {at: next(i for i in range(first, len(nodes)) if layer[i] == at) for at in order}
+    for node in [n for n in nodes if n.meta.get("recompute") is CheckpointPolicy.MUST_CPU_OFFLOAD]:
+        shown = [node]
+        for n in shown:
+            shown += [u for u in n.users if u.meta.get("recompute") is CheckpointPolicy.MUST_RECOMPUTE and private.is_view_operation(u.target)]
+        users = [u for n in shown for u in n.users if u not in shown]
+        late = max(i for i in (place[u] for u in (node, *users)) if i < first)
+        region = min(max(sum(e < place[node] for e in ends) + defer, sum(e < late for e in ends)), len(ends) - 1)
+        k = order.index(layer[place[node]])
+        with graph.graph.inserting_after(nodes[ends[region]]):
+            host = graph.graph.call_function(leave, (node,))
+        early = min(begins[order[k - prefetch]] if k >= prefetch else first, *(place[u] for u in users if place[u] >= first))
+        with graph.graph.inserting_before(nodes[early]):
+            back = graph.graph.call_function(come_back, (host,))
+        for node_of_copy in (host, back):
+            node_of_copy.meta = {"autograd_backward": node_of_copy is back}
+        views = {node: back}
+        for view in shown[1:]:
+            with graph.graph.inserting_after(views[view.args[0]]):
+                views[view] = graph.graph.node_copy(view, lambda a: views.get(a, a))
+            views[view].meta = {"autograd_backward": True}
+        for user in users:
+            if place[user] >= first:
+                for old, new in views.items():
+                    user.replace_input_with(old, new)
+    graph.recompile()
+    return graph
+
+
+def leave(tensor):
+    numbers = tensor.dtype, tensor.shape, tensor.flatten().tolist()
+    tensor.untyped_storage().resize_(0)
+    return numbers
+
+
+def come_back(numbers):
+    dtype, shape, values = numbers
+    return torch.tensor(values, dtype=dtype).view(shape)
+
+
+@pytest.mark.skipif(not hasattr(CheckpointPolicy, "MUST_CPU_OFFLOAD"), reason="no tag for copies")
+@pytest.mark.parametrize("defer, prefetch", [(1, 1), (0, 0), (2, 1)])
+def test_copies_take_what_is_promised(defer, prefetch):
+    graph, arguments = layers()
+    expected, unplanned = run(graph, arguments)
+    config = types.SimpleNamespace(
+        compile=types.SimpleNamespace(cpu_offload_defer_n_layers=defer, cpu_offload_prefetch_n_layers=prefetch)
+    )
+    policy = MemoryPolicy(0.8, link="out=1e12,in=1e12,latency=0", work=WORK)
+    tagged = policy(copy.deepcopy(graph), config=config)
+    (choice,) = policy.choices
+    found = [n for n in tagged.graph.nodes if n.meta.get("recompute") is CheckpointPolicy.MUST_CPU_OFFLOAD]
+    assert found and choice.host_bytes == sum(n.meta["val"].nbytes for n in found)
+    moved = copy_as_tagged(tagged, defer, prefetch)
+    arguments_again = [a.detach().clone() for a in tree_leaves(arguments)]
+    torch.manual_seed(1)
+    with remat_torch_plan.AliveBytes(resizes=True) as alive:
+        alive.ignore(arguments_again)
+        results = moved(*arguments_again)
+    assert equal([*results, *arguments_again], expected)
+    assert choice.peak_bytes <= choice.budget_bytes < unplanned
+    assert alive.peak == choice.peak_bytes
+
+
+@pytest.mark.skipif(not hasattr(CheckpointPolicy, "MUST_CPU_OFFLOAD"), reason="no tag for copies")
+def test_copies_are_made_where_they_are_faster():
+    graph, _ = layers()
+
+    def choice(**options):
+        policy = MemoryPolicy(0.75, work=WORK, **options)
+        policy(copy.deepcopy(graph))
+        return policy.choices[0]
+
+    alone = choice()
+    fast = choice(link="out=1e12,in=1e12,latency=0")
+    bounded = choice(link="out=1e12,in=1e12,latency=0", host_budget=fast.host_bytes - 1)
+    slow = choice(link="out=1e3,in=1e3,latency=0.1")
+    assert alone.host_bytes == slow.host_bytes == 0 < fast.host_bytes
+    assert bounded.host_bytes < fast.host_bytes
+    assert fast.overhead <= bounded.overhead <= slow.overhead == alone.overhead
+    assert fast.overhead < alone.overhead
+
+
+@pytest.mark.skipif(not hasattr(CheckpointPolicy, "MUST_CPU_OFFLOAD"), reason="no tag for copies")
+def test_a_link_that_is_none_is_refused():
+    for options, text in (
+        ({"link": "measure"}, "link 'measure'"),
+        ({"link": "fast"}, "link 'fast'"),
+        ({"host_budget": "1GiB"}, "host_budget: .* need a link"),
+    ):
+        with pytest.raises(remat_torch_plan.PlanError, match=text):
+            MemoryPolicy(0.5, **options)
 
 
 def test_what_is_no_whole_step_is_refused():

@@ -111,10 +111,10 @@ def find(partition, starts=(), *, budgets=8, work=100_000, visits=None):
 
     starts: further choices to begin with. budgets: the number of remat-plan's solves, each with `work` elementary moves.
     visits: nodes that the search looks at, which decides its time; by default for about a thousand choices, and more of a small
-        graph. O(budgets · work + visits).
+        graph, with 100,000 moves, and in proportion. O(budgets · work + visits).
     """
     if visits is None:
-        visits = 1_000_000 + 1_000 * len(partition.nodes)
+        visits = (1_000_000 + 1_000 * len(partition.nodes)) * work // 100_000
     everything = partition.cost(partition.all)
     archive = _Archive(partition, everything.peak_bytes)
     for choice in (partition.all, 0, *starts, *checkpoints(partition)):

@@ -66,7 +66,8 @@ class use_in_torch_compile:
     budget: the bytes that a step of each compiled graph may have at once beyond parameters, buffers and inputs; gradients count. An
         int above 1, "8 GiB", or a fraction: 1 is the peak of torch.compile's default, 0 the least that was found. A budget that the
         default meets changes nothing. None: the fraction that PyTorch's own setting, `activation_memory_budget`, has when a graph is compiled.
-    work: of remat-plan, in elementary moves for each of a few solves. The same graph gets the same answer every time.
+    work: in elementary moves of remat-plan for each of a few solves; the search that follows takes time in proportion. The same graph gets the
+        same answer every time.
     measure: take the operations' times on this device, not from a cost model. Then two processes may choose differently.
 
     A graph that is compiled already stays as it is: call this before, or call `torch.compiler.reset()`. `choices` has a `Choice` for

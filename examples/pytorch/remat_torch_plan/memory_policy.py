@@ -32,14 +32,14 @@ class MemoryPolicy:
         a fraction of the peak of the step that computes nothing again.
     link: allows copies to the host and back: their speeds, as "out=25e9,in=25e9,latency=1e-5", or a `Link`. Only torchtitan's pass makes them.
     host_budget: bytes that the copies of a step may take on the host, an int or "16GiB"; without it there is no bound.
-    work: of remat-plan, in elementary moves for each of a few solves. The same graph gets the same tags in every process: times are those of
-        a cost model.
+    work: in elementary moves of remat-plan for each of a few solves; the search that follows takes time in proportion. The same graph gets the same
+        tags in every process: times are those of a cost model.
 
     `choices` has a `Choice` for each graph. Raises, when it is called with a graph: `BudgetError`, which names the least bytes that were
     found; `CaptureError` for a graph without a backward pass, or with sizes that are symbols.
     """
 
-    def __init__(self, budget, *, link=None, host_budget=None, work=100_000):
+    def __init__(self, budget, *, link=None, host_budget=None, work=10_000):
         parse_budget(budget, 1 << 40)  # refuses what is no budget
         self.budget = budget
         self.link = parse_link(link)

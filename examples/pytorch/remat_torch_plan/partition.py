@@ -43,6 +43,7 @@ class Partition:
         self._bytes = [0 if graph.always_resident(i) else s.bytes for i, s in enumerate(graph.storages)]
         self._reads = [[self.place[a] for a in n.all_input_nodes] for n in self.nodes]
         self._parts = [[self.place[u] for u in n.users if _is_part(u)] for n in self.nodes]
+        self._is_part = [_is_part(n) for n in self.nodes]
         operations = [graph.operations[graph.operation_of[n]] if n in graph.operation_of else None for n in self.nodes]
         self._makes = [o.outputs if o is not None and o.node is n else [] for o, n in zip(operations, self.nodes)]
         self._holds = [self._storages(n) for n in self.nodes]
@@ -199,11 +200,12 @@ class Partition:
 
     def _with_parts(self, order, present):
         """The order with each part of a result where the result is made."""
-        found = []
+        found, is_part, parts = [], self._is_part, self._parts
         for i in order:
-            if not _is_part(self.nodes[i]):
+            if not is_part[i]:
                 found.append(i)
-                found += [p for p in self._parts[i] if p in present]
+                if parts[i]:
+                    found += [p for p in parts[i] if p in present]
         return found
 
     def _backward_order(self, present):

@@ -163,25 +163,21 @@ class StepCopies:
 
     def _seconds(self, taken, forward, backward):
         """Of the step with these copies, which wait for each other and for what they read; waits for them count."""
-        link, now, busy, ends = self.link, 0.0, 0.0, {}
-        begins, waits = {}, {}
-        for w in taken:
-            begins.setdefault(w.made + 1, []).append(w)
-            waits.setdefault(w.free, []).append(w)
-        for k in range(len(forward) + 1):
-            for w in begins.get(k, ()):
-                busy = ends[w] = max(busy, now) + link.latency + w.bytes / link.out
-            for w in waits.get(k, ()):
-                now = max(now, ends[w])
-            now += forward[k] if k < len(forward) else 0.0
-        begins, waits = {}, {}
-        for w in taken:
-            begins.setdefault(w.back, []).append(w)
-            waits.setdefault(w.read, []).append(w)
-        for k in range(len(backward) + 1):
-            for w in begins.get(k, ()):
-                busy = ends[w] = max(busy, now) + link.latency + w.bytes / link.into
-            for w in waits.get(k, ()):
-                now = max(now, ends[w])
-            now += backward[k] if k < len(backward) else 0.0
-        return now
+        link = self.link
+        out = [(w.made + 1, w.free, link.latency + w.bytes / link.out) for w in taken]
+        back = [(w.back, w.read, link.latency + w.bytes / link.into) for w in taken]
+        return _end(_end(0.0, forward, out), backward, back)
+
+
+def _end(now, seconds, copies):
+    """When a pass ends that begins at `now`; `copies`: (the position before which one begins, that before which the pass waits for it, its seconds)."""
+    begins, waits, ends, busy = {}, {}, {}, now
+    for copy in sorted(copies):
+        begins.setdefault(copy[0], []).append(copy)
+        waits.setdefault(copy[1], []).append(copy)
+    for k in range(len(seconds) + 1):
+        for copy in begins.get(k, ()):
+            busy = ends[copy] = max(busy, now) + copy[2]
+        now = max([now, *(ends[copy] for copy in waits.get(k, ()))])
+        now += seconds[k] if k < len(seconds) else 0.0
+    return now

@@ -324,6 +324,15 @@ def test_copies_are_made_where_they_are_faster():
     assert fast.overhead < alone.overhead
 
 
+def test_a_pass_waits_for_its_copies_which_wait_for_each_other():
+    end = step_copies._end
+    assert end(5.0, [1.0, 1.0, 1.0], []) == 8.0
+    assert end(0.0, [1.0, 1.0, 1.0], [(1, 2, 0.5)]) == 3.0  # hidden
+    assert end(0.0, [1.0, 1.0, 1.0], [(1, 2, 2.0)]) == 4.0  # from 1 to 3, awaited from 2 on
+    assert end(0.0, [1.0, 1.0, 1.0], [(0, 3, 2.0), (1, 3, 2.0)]) == 4.0  # the second from 2 to 4, awaited at the end
+    assert end(0.0, [1.0, 1.0, 1.0], [(0, 1, 2.0), (0, 2, 2.0)]) == 5.0  # from 0 to 2 and from 2 to 4: waits of one second each
+
+
 @pytest.mark.skipif(not hasattr(CheckpointPolicy, "MUST_CPU_OFFLOAD"), reason="no tag for copies")
 def test_a_link_that_is_none_is_refused():
     for options, text in (

@@ -71,7 +71,7 @@ def test_parts_between_breaks_within_one_forward_pass():
     found = step.last
     assert found.regions == ["between breaks"]
     count = len(found.calls)  # the layers, and what comes after them, which Dynamo of PyTorch 2.11 has in two parts
-    assert count in (4, 5)
+    assert count == (4 if torch.__version__ >= (2, 15) else 5)
     assert any(way.kept < part.ways.unplanned.kept for _, part, way in found.calls)
     assert found.peak_bytes <= found.budget_bytes == int(0.75 * found.baseline_bytes)
     optimizers = [torch.optim.AdamW(m.parameters(), 0.01) for m in (model, eager)]

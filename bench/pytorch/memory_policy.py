@@ -15,11 +15,8 @@ DIRECTORY: a checkout of github.com/pytorch/torchtitan (tried: b5bcd76c6), whose
 """
 import argparse
 import copy
-import csv
 import os
 import pathlib
-import statistics
-import subprocess
 import sys
 import time
 import weakref
@@ -27,15 +24,12 @@ from types import SimpleNamespace
 
 import torch
 
-import networks  # noqa: F401: names remat-plan
+import zoo
 
-HERE = pathlib.Path(__file__).resolve()
-sys.path.insert(0, str(HERE.parents[2] / "examples" / "pytorch"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
 import remat_torch_plan  # noqa: E402
 
 THEIRS = "default", "eager", "full"
-
-
 HOST = {}  # storages of the stand-in's host
 
 
@@ -128,16 +122,6 @@ class Trained:
         return results, device.peak
 
 
-def medians(runs, rounds):
-    seconds = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            begin = time.process_time()
-            run()
-            seconds[name].append(time.process_time() - begin)
-    return {name: statistics.median(s) for name, s in seconds.items()}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torchtitan", required=True, metavar="DIRECTORY", help="a checkout")
@@ -152,7 +136,7 @@ def main():
     from torchtitan.experiments.graph_trainer.registry import register_memory_policy
 
     torch.set_num_threads(1)
-    commit = subprocess.run(["git", "-C", str(HERE.parent), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = zoo.commit()
     step = Trained(options.flavor, options.tokens)
     expected, unplanned = step.measured(step.graph)
     ways = {"nothing again": (step.graph, None, None, 0.0)}
@@ -173,7 +157,7 @@ def main():
             print(f"{name:18} {error}")
             continue
         ways[name] = graph, policy.choices[0].budget_bytes, policy.choices[0], time.process_time() - begin
-    seconds = medians({name: step.run(graph) for name, (graph, *_) in ways.items()}, options.rounds)
+    seconds = zoo.take_turns({name: (lambda: None, step.run(graph)) for name, (graph, *_) in ways.items()}, options.rounds)
     rows = []
     for name, (graph, budget, choice, planning) in ways.items():
         found, peak = step.measured(graph)
@@ -197,9 +181,7 @@ def main():
         print("  ".join(f"{key} {value}" for key, value in rows[-1].items() if value != ""), flush=True)
     if options.csv:
         with open(options.csv, "w", newline="") as file:
-            table = csv.DictWriter(file, rows[0])
-            table.writeheader()
-            table.writerows(rows)
+            zoo.write_csv(file, rows)
 
 
 if __name__ == "__main__":

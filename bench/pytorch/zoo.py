@@ -130,17 +130,26 @@ def checkpointed(model):
     return model, count
 
 
-def medians(ways, inputs, kwargs, rounds):
-    """Seconds of the processor that a step takes, by way: {name: (what to call, its model)}."""
-    seconds = {name: [] for name in ways}
+def take_turns(runs, rounds):
+    """The median seconds of the processor, by way: {name: (what goes before it, what is timed)}."""
+    seconds = {name: [] for name in runs}
     for turn in range(rounds + 1):
-        for name, (run, model) in ways.items():
-            model.zero_grad(set_to_none=True)
+        for name, (prepare, run) in runs.items():
+            prepare()
             begin = time.process_time()
-            run(*inputs, **kwargs).backward()
+            run()
             if turn:  # the first is for what is made once
                 seconds[name].append(time.process_time() - begin)
     return {name: statistics.median(found) for name, found in seconds.items()}
+
+
+def medians(ways, inputs, kwargs, rounds):
+    """Seconds of the processor that a step takes, by way: {name: (what to call, its model)}."""
+
+    def timed(run, model):
+        return lambda: model.zero_grad(set_to_none=True), lambda: run(*inputs, **kwargs).backward()
+
+    return take_turns({name: timed(*way) for name, way in ways.items()}, rounds)
 
 
 def make_plan(model, loss, inputs, kwargs, budget, seconds):

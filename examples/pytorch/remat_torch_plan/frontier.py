@@ -93,15 +93,15 @@ def checkpoints(partition):
     crossing = partition.crossing()
     if not crossing:
         return
-    width = [sum(partition.bytes_of(bit) for bit in bits) for _, bits in crossing]
+    width = [sum(partition.bytes_of(bit) for bit in bits) for bits in crossing]
     made = list(itertools.accumulate(partition.bytes_of(bit) for bit in range(len(partition.chosen))))
     narrow = [i for i in range(1, len(width) - 1) if width[i] <= width[i - 1] and width[i] < width[i + 1]]
     for count in sorted({c for c in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, len(narrow)) if c <= len(narrow)}):
         choice = 0
         for k in range(1, count + 1):  # the narrowest of those around each part of the bytes that the pass makes
             low, high = (made[-1] * (2 * k + d) // (2 * count + 2) for d in (-1, 1))
-            around = [i for i in narrow if low <= made[crossing[i][0]] < high]
-            for bit in crossing[min(around, key=lambda i: (width[i], -i))][1] if around else ():
+            around = [i for i in narrow if low <= made[i] < high]
+            for bit in crossing[min(around, key=lambda i: (width[i], -i))] if around else ():
                 choice |= 1 << bit
         yield choice
 

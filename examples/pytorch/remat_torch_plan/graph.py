@@ -73,8 +73,8 @@ class TrainingGraph:
     snapshots: dict = field(default_factory=dict)  # clone of an input that the step changes -> that input
     outputs: list = field(default_factory=list)  # storages that stay: the loss and the gradients
     addends: dict = field(default_factory=dict)  # place among the gradients -> what is to be added to that one, in this order
-    written: set = field(default_factory=set)  # storages that an operation of a whole step's graph writes into
     held: list = field(default_factory=list)  # of these, the ones that the caller or autograd holds: the loss and its tangent
+    written: set = field(default_factory=set)  # storages that an operation of a whole step's graph writes into
     storage_by_key: dict = field(default_factory=dict)  # address of a traced storage -> its index
     tangent: int = -1  # the operation that makes the tangent
     num_forward_outputs: int = 0

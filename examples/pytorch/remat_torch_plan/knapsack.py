@@ -56,6 +56,13 @@ class Choice:
     frontier: tuple  # of (peak bytes, time in microseconds), for all budgets, without copies
     host_bytes: int = 0  # of copies on the host
 
+    @classmethod
+    def of(cls, graph, limit, point, default, points, host_bytes=0):
+        """Of the `point` that was chosen within `limit` bytes; `default`: the `Cost` without a budget, `points`: the frontier."""
+        cost, frontier = point.cost, tuple(p.key for p in points)
+        overhead = cost.time_us / default.time_us - 1
+        return cls(len(graph.operations), limit, cost.peak_bytes, default.peak_bytes, frontier[0][0], overhead, frontier, host_bytes)
+
 
 class use_in_torch_compile:
     """From here on, torch.compile saves what remat-plan chooses within `budget`; in a `with` statement, until its end.
@@ -130,17 +137,7 @@ class RematKnapsackSolver(CustomKnapsackSolver or object):
         cut = _Cut(self, partition, joint_graph, node_info, memory, all_recomputable_banned_nodes)
         found = self._frontier(partition, cut)
         point, limit = self._choose(found, budget)
-        self.choices.append(
-            Choice(
-                len(graph.operations),
-                limit,
-                point.cost.peak_bytes,
-                found.default.peak_bytes,
-                found.points[0].cost.peak_bytes,
-                point.cost.time_us / found.default.time_us - 1,
-                tuple(p.key for p in found.points),
-            )
-        )
+        self.choices.append(Choice.of(graph, limit, point, found.default, found.points))
         return cut.answer(point.choice)
 
     def _graph(self, joint_graph):

@@ -70,18 +70,7 @@ class MemoryPolicy:
             point, copied, host = fastest_within(points, limit, otherwise), [], 0
         else:
             point, copied, host = self._with_copies(partition, points, limit, otherwise, getattr(config, "compile", None))
-        self.choices.append(
-            Choice(
-                len(graph.operations),
-                limit,
-                point.cost.peak_bytes,
-                everything.peak_bytes,
-                points[0].cost.peak_bytes,
-                point.cost.time_us / everything.time_us - 1,
-                tuple(p.key for p in points),
-                host,
-            )
-        )
+        self.choices.append(Choice.of(graph, limit, point, everything, points, host))
         partition.tag(point.choice, copied)
         module.recompile()
         return module
@@ -121,10 +110,10 @@ class StepPartition(Partition):
         nodes = {n for n in results if isinstance(n, torch.fx.Node)}
         outputs = sorted(self.place[n] for n in nodes)
         # What other nodes than those of the region read stays where it is: the passes redirect readers in the region alone.
-        outside = [n for n in self.nodes if _is_backward(n) or self._is_backward[self.place[n]] if n not in self._region]
+        outside = [n for n in self.nodes if _is_backward(n) or self.is_backward[self.place[n]] if n not in self._region]
         stays = nodes.union(outside, *(n.all_input_nodes for n in outside))
-        self._stays = {s for n in stays for s in self._storages(n)}
-        return [i for i in outputs if not self._is_backward[i]], [i for i in outputs if self._is_backward[i]]
+        self._stays = {s for n in stays for s in self.storages_of(n)}
+        return [i for i in outputs if not self.is_backward[i]], [i for i in outputs if self.is_backward[i]]
 
     def _find_effects(self):
         return [i for i, n in enumerate(self.nodes) if n.op == "call_function" and self._has_effect(n)]
@@ -141,15 +130,6 @@ class StepPartition(Partition):
         is_tagged = node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
         return is_tagged or operation.once or super()._runs_once(node) or not self._stays.isdisjoint(operation.outputs)
 
-    def _begins(self, place):
-        return self._is_backward[place]
-
-    def is_backward(self, place):
-        return self._is_backward[place]
-
-    def storages_of(self, node):
-        return self._storages(node)
-
     def stays(self, storage):
         """True for a storage that must be on the device to the end, or that a node outside the region reads."""
         return storage in self._stays
@@ -162,13 +142,13 @@ class StepPartition(Partition):
         """Gives each operation before the backward pass the tag of the choice, and nodes that are `copied` to the host theirs; views and parts have that of
         what they look at. Views of what is copied are made again."""
         copied = set(copied)
-        away = {s for n in copied for s in self._storages(n)}
+        away = {s for n in copied for s in self.storages_of(n)}
         again = {self.nodes[i] for i in self.again(choice)}
         made_again = {
             s for n in self.chosen if n in again and not self.always >> self.bit[n] & 1 for s in self.graph.operations[self.graph.operation_of[n]].outputs
         }
         for node in self.nodes:
-            if node.op != "call_function" or self._is_backward[self.place[node]]:
+            if node.op != "call_function" or self.is_backward[self.place[node]]:
                 continue
             shown = self._held_by(node)
             is_view = node not in self.graph.operation_of and node.target is not operator.getitem
@@ -184,7 +164,7 @@ class StepPartition(Partition):
             return self._held_by(node.args[0])
         if node in self.graph.operation_of:
             return self.graph.operations[self.graph.operation_of[node]].outputs
-        return self._storages(node)
+        return self.storages_of(node)
 
 
 def _is_backward(node):

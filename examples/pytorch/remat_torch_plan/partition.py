@@ -46,21 +46,21 @@ class Partition:
         self._is_part = [_is_part(n) for n in self.nodes]
         operations = [graph.operations[graph.operation_of[n]] if n in graph.operation_of else None for n in self.nodes]
         self._makes = [o.outputs if o is not None and o.node is n else [] for o, n in zip(operations, self.nodes)]
-        self._holds = [self._storages(n) for n in self.nodes]
+        self._holds = [self.storages_of(n) for n in self.nodes]
         self._workspace = [o.workspace_bytes if o is not None and o.node is n else 0 for o, n in zip(operations, self.nodes)]
         self._time = [o.time_us if o is not None and o.node is n else 0.0 for o, n in zip(operations, self.nodes)]
         self._there = [n.op in ("placeholder", "get_attr") for n in self.nodes]
         self._tangents = [i for i, n in enumerate(self.nodes) if is_tangent(n)]
         output = joint.output_node()
-        self._is_backward = self._find_backward()
+        self.is_backward = self._find_backward()
         self._outputs, self._gradients = self._find_results(pytree.tree_leaves(output.args[0], is_leaf=lambda n: n is None))
         effects = self._find_effects()
-        self._roots = [*self._gradients, *(i for i in effects if self._is_backward[i])]
-        self.required = self._ancestors([*self._outputs, *(i for i in effects if not self._is_backward[i])], ())  # of the forward graph, whatever is saved
+        self._roots = [*self._gradients, *(i for i in effects if self.is_backward[i])]
+        self.required = self._ancestors([*self._outputs, *(i for i in effects if not self.is_backward[i])], ())  # of the forward graph, whatever is saved
         self.chosen = [
             n
             for i, n in enumerate(self.nodes)
-            if n in graph.operation_of and not self._is_backward[i] and not self._there[i]
+            if n in graph.operation_of and not self.is_backward[i] and not self._there[i]
         ]
         self.bit = {n: i for i, n in enumerate(self.chosen)}
         changed = self._changed_inputs(output)
@@ -96,7 +96,7 @@ class Partition:
     def _has_effect(self, node):
         return node.is_impure()
 
-    def _storages(self, node):
+    def storages_of(self, node):
         keys = (storage_key(t) for t in tensors_of(node))
         found = {self.graph.storage_by_key.get(k) for k in keys}
         return sorted(s for s in found if s is not None and self._bytes[s])
@@ -135,7 +135,7 @@ class Partition:
         choice = self.always
         for node in saved:
             while node not in self.bit and node.op == "call_function":  # a view, or a part
-                first = next((a for a in node.all_input_nodes if set(self._storages(a)) & set(self._storages(node))), None)
+                first = next((a for a in node.all_input_nodes if set(self.storages_of(a)) & set(self.storages_of(node))), None)
                 node = first or next((a for a in node.all_input_nodes if a in self.bit), None)
                 if node is None:
                     break
@@ -148,20 +148,17 @@ class Partition:
         return sum(self._bytes[s] for s in self._makes[self.place[self.chosen[bit]]])
 
     def crossing(self):
-        """[(bit, the bits of operations up to that one whose results the forward pass reads later)] for each operation. O(nodes + their sum)."""
-        maker = {s: bit for bit, n in enumerate(self.chosen) for s in self._makes[self.place[n]]}
+        """For each operation the bits of those up to it whose results the forward pass reads later. O(nodes + their sum)."""
         last = {}
-        for i, n in enumerate(self.nodes):
-            if not self._is_backward[i]:
-                for r in self._reads[i]:
-                    for s in self._holds[r]:
-                        last[s] = i
+        for i in range(len(self.nodes)):
+            if not self.is_backward[i]:
+                last |= {s: i for r in self._reads[i] for s in self._holds[r]}
         found, alive = [], {}
         for bit, n in enumerate(self.chosen):
             place = self.place[n]
+            alive |= {s: bit for s in self._makes[place] if s in last and self._bytes[s]}
             alive = {s: b for s, b in alive.items() if last[s] > place}
-            alive |= {s: bit for s in self._makes[place] if last.get(s, -1) > place and maker[s] == bit and self._bytes[s]}
-            found.append((bit, sorted(set(alive.values()))))
+            found.append(sorted(set(alive.values())))
         return found
 
     def cost(self, choice):
@@ -174,7 +171,7 @@ class Partition:
     def again(self, choice):
         """The places of what the backward graph computes again."""
         backward = self._ancestors(self._roots, self.values_of(choice | self.always))
-        return {i for i in backward if not self._is_backward[i]}
+        return {i for i in backward if not self.is_backward[i]}
 
     def cost_of_saved(self, values):
         """The `Cost` if exactly the `values` (places) are saved as far as the backward graph reads them."""
@@ -195,9 +192,6 @@ class Partition:
         backward = self._backward_order(backward)
         return forward, self._bytes_while(forward, set(), kept, ()), backward, self._bytes_while(backward, kept | held, held, self._gradients)
 
-    def _begins(self, place):
-        return any(r in self._tangents for r in self._reads[place])
-
     def _with_parts(self, order, present):
         """The order with each part of a result where the result is made."""
         found, is_part, parts = [], self._is_part, self._parts
@@ -211,7 +205,7 @@ class Partition:
     def _backward_order(self, present):
         """The order of autograd: from the first node that reads a tangent; what is computed again comes when it is read."""
         order = sorted(present)
-        begin = next((k for k, i in enumerate(order) if self._begins(i)), len(order))
+        begin = next((k for k, i in enumerate(order) if self.is_backward[i]), len(order))
         done, found = set(), []
         for i in [*order[begin:], *self._gradients]:
             missing, todo = set(), [i]

@@ -116,8 +116,8 @@ _may_copy = _take("torch._C.DispatchKey.CompositeImplicitAutograd", "tells opera
 
 # Running.
 NAMES["torch._C._construct_storage_from_data_pointer"] = "shows the memory of a CUDA graph"  # looked up when it is used
-_backward_hooks = _take("torch.Tensor._backward_hooks", "tells whether a hook waits for a parameter's gradient")
-_post_accumulate_hooks = _take("torch.Tensor._post_accumulate_grad_hooks", "the same of hooks that run when it has been added")
+NAMES["torch.Tensor._backward_hooks"] = "tells whether a hook waits for a parameter's gradient"
+NAMES["torch.Tensor._post_accumulate_grad_hooks"] = "the same of hooks that run when it has been added"
 will_run = _take("torch._C._will_engine_execute_node", "tells torch.autograd.grad from backward(), for a step in a CUDA graph")
 disable_current_modes = _take("torch.utils._python_dispatch._disable_current_modes", "leaves dispatch modes for a while")
 push_mode = _take("torch.utils._python_dispatch._push_mode", "enters a dispatch mode again")

@@ -47,11 +47,11 @@ class StepCopies:
 
     def __init__(self, partition, link, host_budget=None, defer=1, prefetch=1):
         self.partition = partition
-        self.link, self.host_budget, self.defer, self.prefetch = link, host_budget, defer, prefetch
-        nodes, place = partition.nodes, partition.place
+        self.link, self.host_budget, self.defer = link, host_budget, defer
+        nodes = partition.nodes
         self._aliases = {}  # storage -> the nodes of the forward pass that show it
         for i, node in enumerate(nodes):
-            if node.op == "call_function" and not partition.is_backward(i):
+            if node.op == "call_function" and not partition.is_backward[i]:
                 for s in partition.storages_of(node):
                     self._aliases.setdefault(s, []).append(node)
         self._regions, self._ends, before = {}, [], None  # of the forward pass: uninterrupted parts of one layer
@@ -74,15 +74,15 @@ class StepCopies:
         self._begin_of_copy_back = {
             layer: self._first_of_layer[order[k - prefetch]] if k >= prefetch else self._first_backward for k, layer in enumerate(order)
         }
-        values = {n: self._value(n, place) for n in nodes if _maker(n) in partition.bit}
+        values = {n: self._value(n) for n in nodes if _maker(n) in partition.bit}
         self._values = {n: value for n, value in values.items() if value is not None}
 
-    def _value(self, node, place):
+    def _value(self, node):
         """(bytes, aliases, readers in the backward pass) of a node that the pass can copy; None of another."""
-        partition = self.partition
+        partition, place = self.partition, self.partition.place
         value = node.meta.get("val")
         storages = partition.storages_of(node)
-        if not isinstance(value, torch.Tensor) or len(storages) != 1 or not value.is_contiguous() or partition.is_backward(place[node]):
+        if not isinstance(value, torch.Tensor) or len(storages) != 1 or not value.is_contiguous() or partition.is_backward[place[node]]:
             return None
         (storage,) = storages
         size = partition.graph.storages[storage].bytes
@@ -93,7 +93,7 @@ class StepCopies:
             return None
         aliases = [a for a in self._aliases[storage] if a is not node and a is not maker]
         packets = {str(getattr(getattr(a.target, "_schema", None), "name", a.target)) for a in aliases}
-        readers = [place[u] for a in (node, *aliases) for u in a.users if u.op == "call_function" and partition.is_backward(place[u])]
+        readers = [place[u] for a in (node, *aliases) for u in a.users if u.op == "call_function" and partition.is_backward[place[u]]]
         if not packets <= _VIEWS or not readers or getattr(maker.target, "namespace", None) == "_c10d_functional":
             return None
         return size, aliases, readers
@@ -111,7 +111,7 @@ class StepCopies:
         group, begin = [], 0  # of each position of the backward pass, where what runs again for it begins
         for k, i in enumerate(backward):
             group.append(begin)
-            if partition.is_backward(i):
+            if partition.is_backward[i]:
                 begin = k + 1
         found = []
         for node, (size, aliases, readers) in self._values.items():

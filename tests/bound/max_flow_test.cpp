@@ -169,4 +169,35 @@ TEST_CASE("a long chain, and nodes that are added one by one") {
   CHECK(f.value() == 0);
 }
 
+TEST_CASE("a run over many nodes is asked within its waves whether to stop, and goes on from there") {
+  max_flow f;
+  constexpr std::uint32_t n = 100'000;  // every node by itself: one wave
+  f.reset(n);
+  f.finish();
+  const auto load = [&] {
+    f.clear_flow();
+    for (std::uint32_t v = 0; v < n; ++v) {
+      f.raise_source(v, 2);
+      f.set_sink(v, 1);
+    }
+  };
+  load();
+  int asked = 0;
+  CHECK(f.run([&] {
+    ++asked;
+    return false;
+  }));
+  CHECK(asked > 10);
+  CHECK(f.value() == n);
+  for (int most = 0; most < asked; ++most) {
+    load();
+    int so_far = 0;
+    CHECK(!f.run([&] { return so_far++ == most; }));
+    CHECK(so_far == most + 1);
+    CHECK(f.value() <= n);
+    CHECK(f.run());
+    CHECK(f.value() == n);
+  }
+}
+
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <random>
 #include <string>
@@ -17,6 +18,7 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/id.hpp"
+#include "remat/io/json.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 #include "remat/problem/problem.hpp"
 #include "support/data.hpp"
@@ -160,6 +162,27 @@ TEST_CASE("several moments together prove what none of them does, however often 
   CHECK(stopped.work() == 0);
   stopped.run(cutoff, 1'000'000, {});
   CHECK(stopped.work() < 1'500'000);
+}
+
+TEST_CASE("it asks whether to stop at every node and in every long calculation, however short a node's program is") {
+  // Branch and bound visits thousands of nodes here, each of which takes few iterations.
+  const problem p =
+      test::within(read_training_step(std::filesystem::path(REMAT_TEST_DATA) / "limits/bert-base-b24-s384.json",
+                                      "linear:flops=0.1,bytes=1")
+                       .instance,
+                   0.75);
+  const turnaround_result one = turnaround_bound(p, {.branch_nodes = 24});
+  moment_joint search(p, {static_cast<std::uint32_t>(index(one.moment))});
+  std::uint64_t asked = 0, longest = 0, last = 0;
+  search.run(std::numeric_limits<double>::infinity(), 200'000'000, [&] {
+    ++asked;
+    longest = std::max(longest, search.work() - last);
+    last = search.work();
+    return false;
+  });
+  INFO(asked, " times, at most ", longest, " operations apart, of ", search.work());
+  CHECK(search.work() > 100'000'000);
+  CHECK(longest < 2'000'000);  // a few milliseconds
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <random>
 #include <vector>
@@ -246,6 +247,47 @@ TEST_CASE("a stopped search has a proven bound, and goes on") {
   }
   CHECK(stops > 0);
   CHECK(stopped.safe_bound() == doctest::Approx(whole.safe_bound()).epsilon(1e-5));
+}
+
+TEST_CASE("a stop request ends a search wherever it is, also while it factors, and the search goes on") {
+  std::mt19937_64 engine(7);
+  const dense d = random_program(engine, 200, 150, false);
+  bounded_dual_simplex whole = program_of(d);
+  int polls = 0;
+  const auto end = whole.solve(1e6, [&] {
+    ++polls;
+    return false;
+  });
+  REQUIRE(end != bounded_dual_simplex::outcome::failed);
+  REQUIRE(polls > 10);
+  for (int stop_at = 1; stop_at <= polls; ++stop_at) {
+    bounded_dual_simplex p = program_of(d);
+    int asked = 0;
+    REQUIRE(p.solve(1e6, [&] { return ++asked == stop_at; }) == bounded_dual_simplex::outcome::stopped);
+    CHECK(asked == stop_at);
+    CHECK(p.safe_bound() <= whole.safe_bound() + 1e-3);
+    CHECK(p.solve(1e6, {}) == end);
+    CHECK(p.safe_bound() == doctest::Approx(whole.safe_bound()).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("many short solves ask as often as a long one whether to stop") {
+  std::mt19937_64 engine(3);
+  const dense d = random_program(engine, 40, 30, false);
+  bounded_dual_simplex p = program_of(d);
+  int asked = 0;
+  const std::function<bool()> stop = [&] {
+    ++asked;
+    return false;
+  };
+  while (p.work() < 10'000'000) {  // no solve takes enough iterations to ask by itself
+    const auto c = static_cast<std::uint32_t>(engine() % 40);
+    const double x = engine() % 2 ? d.lower[c] : d.upper[c];
+    p.set_bounds(c, x, x);
+    static_cast<void>(p.solve(infinity, stop, 5));
+    p.set_bounds(c, d.lower[c], d.upper[c]);
+  }
+  CHECK(asked > 50);
 }
 
 }  // namespace

@@ -508,3 +508,23 @@ TEST_CASE("in turn, a part that is not useful has no turn, and the one that clos
   CHECK(f.all.run_in_turn(clock) == stop_reason::none);
   CHECK(f.order == std::vector<std::string>{"half", "all"});
 }
+
+TEST_CASE("a slice that does not look at its clock is asked to end when the time is up: no lane waits for ever") {
+  fixture f;
+  std::atomic<bool> was_asked{false};
+  portfolio_part deaf = fixture::worker("deaf", 0);
+  deaf.run = [&was_asked](const pool_view&, run_clock& clock) {
+    run_clock patience({.time_limit = std::chrono::seconds(30)});
+    while (!patience.should_stop() && !was_asked) {
+      was_asked = clock.control().stop.stop_requested();
+      std::this_thread::yield();
+    }
+    return part_slice{};
+  };
+  f.all.add(deaf);
+  run_control limits = minutes(2);
+  limits.time_limit = std::chrono::milliseconds(100);
+  run_clock clock(limits);
+  CHECK(f.all.run(clock, clock) == stop_reason::deadline);
+  CHECK(was_asked);
+}

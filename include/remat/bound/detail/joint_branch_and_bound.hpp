@@ -88,7 +88,8 @@ class joint_branch_and_bound {
         is_ended_ = true;
         break;
       }
-      if (rows_.is_out_of_work()) return false;
+      // A node may take less than a poll of the linear program, and there may be any number of nodes.
+      if (rows_.is_out_of_work() || (stop && stop())) return false;
       if (!now_) {
         now_ = open_.top();
         open_.pop();

@@ -125,12 +125,16 @@ class max_flow {
   /// Copies the capacities and the flow from `s`. Precondition: `s` is of a network with the same nodes and arcs.
   void restore(const state& s) { now_ = s; }
 
-  /// Raises the flow to the maximum. Calls `stop()`, if it is not empty, before each wave, and ends early when it
-  /// returns true. Returns true if the flow is maximum.
+  /// Raises the flow to the maximum. Calls `stop()`, if it is not empty, before each wave and every `poll_stride`
+  /// nodes, and ends early when it returns true. Returns true if the flow is maximum.
   bool run(const std::function<bool()>& stop = {}) {
-    for (; search(); wave())
-      if (stop && stop()) return false;
-    return true;
+    is_stopped_ = false;
+    while (search(stop)) {
+      is_stopped_ = is_stopped_ || (stop && stop());
+      if (!is_stopped_) wave(stop);
+      if (is_stopped_) return false;
+    }
+    return !is_stopped_;
   }
 
   /// The flow that has arrived at the sink.
@@ -141,10 +145,17 @@ class max_flow {
 
  private:
   static constexpr std::uint32_t far = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::size_t poll_stride = std::size_t{1} << 14;  // nodes; less than a millisecond
+
+  /// Asks `stop` at every `poll_stride`-th node. Returns true if it ends the run.
+  [[nodiscard]] bool is_stopped_at(std::size_t i, const std::function<bool()>& stop) {
+    if (i % poll_stride == poll_stride - 1 && stop && stop()) is_stopped_ = true;
+    return is_stopped_;
+  }
 
   /// Finds the distances to the sink, and lists the nodes that reach it in `queue_`, nearest first. Returns true when
-  /// one of them has excess.
-  bool search() {
+  /// one of them has excess. If it is stopped, some distances are missing.
+  bool search(const std::function<bool()>& stop) {
     std::fill(distance_.begin(), distance_.end(), far);
     queue_.resize(num_nodes_);
     std::size_t last = 0;
@@ -155,6 +166,7 @@ class max_flow {
         queue_[last++] = v;
       }
     for (std::size_t i = 0; i < last; ++i) {
+      if (is_stopped_at(i, stop)) break;
       const node v = queue_[i];
       active = active || now_.excess[v] > 0;
       const std::uint32_t d = distance_[v] + 1;
@@ -170,8 +182,9 @@ class max_flow {
     return active;
   }
 
-  void wave() {
+  void wave(const std::function<bool()>& stop) {
     for (std::size_t i = queue_.size(); i-- > 0;) {
+      if (is_stopped_at(i, stop)) return;
       const node v = queue_[i];
       capacity have = now_.excess[v];
       if (have == 0) continue;
@@ -201,6 +214,7 @@ class max_flow {
   state now_;
   std::vector<std::uint32_t> distance_;
   std::vector<node> queue_;
+  bool is_stopped_ = false;
 };
 
 }  // namespace REMAT_NAMESPACE::detail

@@ -64,7 +64,7 @@ struct segment {
 /// it. Tensors that k reads or writes are resident anyway, and have no nodes; nor have tensors of 0 bytes.
 ///
 /// `at(k)` takes O(operations + reads and writes) time. `price` takes one maximum flow, which starts from the last flow
-/// if the price has risen. Both flows poll `stop` before each wave (see `max_flow`).
+/// if the price has risen. Both flows poll `stop` (see `max_flow::run`).
 class moment_cut : private moment_network {
  public:
   /// `graph` must outlive this object.

@@ -106,6 +106,7 @@ class cut_search {
     for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
     const std::vector<chain_step> plan = make_steps(stages.length(), begins);
     accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan, true)), solver_);
+    if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
     accept(p_, best_, schedule_computes(p_.graph(), stages.expand(plan)), solver_);
     clock_.report({.stage = "segments", .done = clock_.work_done()});
     return stop_reason::none;

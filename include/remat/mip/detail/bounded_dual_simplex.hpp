@@ -32,7 +32,7 @@ class bounded_dual_simplex {
     optimal,  ///< no row is violated by more than the tolerance
     beyond,   ///< the safe bound has reached the cutoff; it is infinite if there is proven to be no solution
     stopped,  ///< `stop`, the limit of work or that of iterations ended it
-    failed    ///< rounding errors were too large to go on
+    failed    ///< rounding errors were too large to go on, or the method made no headway
   };
 
   bounded_dual_simplex() = default;
@@ -78,8 +78,10 @@ class bounded_dual_simplex {
   void limit_work(std::uint64_t limit) noexcept { work_limit_ = limit; }
   [[nodiscard]] bool is_out_of_work() const noexcept { return work() >= work_limit_; }
 
-  /// Solves the program, or ends once the safe bound is `cutoff`, or after `most_iterations`. Polls `stop` every few
-  /// iterations.
+  /// Solves the program, or ends once the safe bound is `cutoff`, or after `most_iterations`. Polls `stop` every
+  /// `poll_stride` operations on coefficients, also across calls, so many short solves poll as often as a long one, and
+  /// the limit of work every few iterations, so that small limits make headway, too. A solve that takes many times as
+  /// many iterations as the program has rows and columns has failed.
   outcome solve(double cutoff, const std::function<bool()>& stop,
                 std::uint64_t most_iterations = std::numeric_limits<std::uint64_t>::max()) {
     cutoff_ = cutoff;
@@ -87,7 +89,8 @@ class bounded_dual_simplex {
                           ? iterations_ + most_iterations
                           : std::numeric_limits<std::uint64_t>::max();
     stop_ = &stop;
-    if (!is_factored_) refactor();
+    hopeless_iteration_ = iterations_ + 1000 + 20 * (cost_.size() + least_.size());
+    if (is_asked_to_stop() || (!is_factored_ && !refactor())) return stop_at_once();
     for (;;) {
       const outcome end = iterate();
       if (end != outcome::optimal) return end;
@@ -175,6 +178,19 @@ class bounded_dual_simplex {
   static constexpr double row_tolerance = 1e-7, dual_tolerance = 1e-9, least_alpha = 1e-9, least_pivot = 1e-7;
   static constexpr std::size_t most_exchanges = 150;
   static constexpr int most_failures = 12;
+  static constexpr std::uint64_t poll_stride = std::uint64_t{1} << 16;
+
+  /// True if `stop` says so, which is asked every `poll_stride` operations.
+  [[nodiscard]] bool is_asked_to_stop() {
+    if (work() - polled_at_ < poll_stride) return false;
+    polled_at_ = work();
+    return *stop_ && (*stop_)();
+  }
+  /// Ends a solve that has no factors of its own basis, and so no bound.
+  outcome stop_at_once() {
+    safe_bound_ = -std::numeric_limits<double>::infinity();
+    return outcome::stopped;
+  }
 
   [[nodiscard]] std::size_t row_begin(std::uint32_t r) const { return r == 0 ? 0 : row_end_[r - 1]; }
 
@@ -240,8 +256,10 @@ class bounded_dual_simplex {
     [[nodiscard]] const sparse_entry* end() const { return last; }
   };
 
-  /// Factors the basis, and finds all values and multipliers from it. Repairs a singular basis.
-  void refactor() {
+  /// Factors the basis, and finds all values and multipliers from it. Repairs a singular basis. Returns false if it is
+  /// stopped: then there are no factors.
+  [[nodiscard]] bool refactor() {
+    is_factored_ = false;
     const auto m = static_cast<std::uint32_t>(active_.size());
     sparse_entry slack{};
     const auto column_of = [&](std::uint32_t p) {
@@ -254,8 +272,9 @@ class bounded_dual_simplex {
       return column_view{c.data(), c.data() + c.size()};
     };
     for (;;) {
-      const auto unpaired = factors_.factor(m, column_of);
+      const auto unpaired = factors_.factor(m, column_of, [this] { return is_asked_to_stop(); });
       work_ += 4 * m;
+      if (factors_.is_stopped()) return false;
       if (unpaired.empty()) break;
       for (const auto& [p, row] : unpaired) {
         set_position(basis_[p], none);
@@ -269,6 +288,7 @@ class bounded_dual_simplex {
     alpha_.reset(static_cast<std::uint32_t>(cost_.size()));
     find_multipliers();
     find_values();
+    return true;
   }
 
   /// The multipliers of the active rows, for raised costs or for those given.
@@ -323,17 +343,19 @@ class bounded_dual_simplex {
   outcome iterate() {
     int failures = 0;
     for (int since_check = 0;; ++since_check) {
-      if (factors_.exchanges() >= most_exchanges || factors_.exchange_entries() > 3 * active_.size() + 1000) refactor();
-      if (!are_values_current_ && is_factored_) {
+      if (factors_.exchanges() >= most_exchanges || factors_.exchange_entries() > 3 * active_.size() + 1000)
+        if (!refactor()) return stop_at_once();
+      if (!are_values_current_) {
         find_multipliers();
         find_values();
       }
-      if (since_check >= 20) {
+      const bool is_check_due = since_check >= 20;
+      if (is_asked_to_stop() || (is_check_due && is_out_of_work())) {
+        find_safe_bound();
+        return outcome::stopped;
+      }
+      if (is_check_due) {
         since_check = 0;
-        if (is_out_of_work() || (*stop_ && (*stop_)())) {
-          find_safe_bound();
-          return outcome::stopped;
-        }
         if (is_dual_value_beyond()) {
           find_safe_bound();
           if (safe_bound_ >= cutoff_) return outcome::beyond;
@@ -341,9 +363,10 @@ class bounded_dual_simplex {
       }
       const std::uint32_t r = leaving_position();
       if (r == none) return outcome::optimal;
-      if (iterations_ >= last_iteration_) {
+      if (iterations_ >= std::min(last_iteration_, hopeless_iteration_)) {
         find_safe_bound();
-        return safe_bound_ >= cutoff_ ? outcome::beyond : outcome::stopped;
+        if (safe_bound_ >= cutoff_) return outcome::beyond;
+        return iterations_ >= hopeless_iteration_ ? outcome::failed : outcome::stopped;
       }
       ++iterations_;
       const std::uint32_t v = basis_[r];
@@ -354,12 +377,14 @@ class bounded_dual_simplex {
       double slope = is_below ? basic_lower(v) - basic_value_[r] : basic_value_[r] - basic_upper(v);
       if (!choose_entering(is_below ? -1.0 : 1.0, slope, entering)) {
         if (factors_.exchanges() > 0) {
-          refactor();
+          if (!refactor()) return stop_at_once();
           if (++failures <= most_failures) continue;
         }
         return prove_empty(r, is_below ? -1.0 : 1.0);
       }
-      if (!exchange(r, entering, is_below) && ++failures > most_failures) {
+      const bool is_exchanged = exchange(r, entering, is_below);
+      if (!is_factored_) return stop_at_once();
+      if (!is_exchanged && ++failures > most_failures) {
         find_safe_bound();
         return safe_bound_ >= cutoff_ ? outcome::beyond : outcome::failed;
       }
@@ -476,6 +501,7 @@ class bounded_dual_simplex {
     return false;
   }
 
+  /// Returns false if rounding errors forbid it. Then there are new factors, or none if it was stopped.
   bool exchange(std::uint32_t r, std::uint32_t entering, bool is_below) {
     const double expected = is_slack(entering) ? -row_[slack_row(entering)] : alpha_[entering];
     direction_.clear();
@@ -487,7 +513,7 @@ class bounded_dual_simplex {
     const double pivot = direction_[r];
     if (std::abs(pivot - expected) > 1e-7 * (1 + std::abs(pivot)) || std::abs(pivot) < least_pivot) {
       if (factors_.exchanges() > 0) {
-        refactor();
+        static_cast<void>(refactor());
         return false;
       }
       if (std::abs(pivot) < least_alpha) {  // it is passed over for a while
@@ -660,7 +686,7 @@ class bounded_dual_simplex {
   double cutoff_ = 0;
   const std::function<bool()>* stop_ = nullptr;
   std::uint64_t work_ = 0, work_limit_ = std::numeric_limits<std::uint64_t>::max(), iterations_ = 0,
-                last_iteration_ = 0;
+                last_iteration_ = 0, hopeless_iteration_ = 0, polled_at_ = 0;
   std::uint64_t random_ = 1;
 };
 

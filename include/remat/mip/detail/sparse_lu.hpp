@@ -94,17 +94,21 @@ class number_queue {
 class sparse_lu {
  public:
   /// Factors the matrix whose column at position p is `column_of(p)`, a range of `sparse_entry`. Returns the positions
-  /// that depend on others, paired with rows without a pivot: if there are any, nothing is factored.
-  template <class Columns>
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> factor(std::uint32_t size, Columns&& column_of) {
+  /// that depend on others, paired with rows without a pivot: if there are any, nothing is factored. Asks `stop` at
+  /// each pivot that may leave new entries; if it returns true, nothing is factored, and `is_stopped` says so.
+  template <class Columns, class Stop>
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> factor(std::uint32_t size, Columns&& column_of, Stop&& stop) {
     load(size, column_of);
     peel();
-    if (steps_.size() < size_) eliminate_rest();
+    is_stopped_ = steps_.size() < size_ && !eliminate_rest(stop);
+    if (is_stopped_) return {};
     if (steps_.size() < size_) return unpaired();
     finish();
     return {};
   }
 
+  /// True if the last call of `factor` was stopped.
+  [[nodiscard]] bool is_stopped() const noexcept { return is_stopped_; }
   /// The exchanges since `factor`, and the entries of their factors.
   [[nodiscard]] std::size_t exchanges() const noexcept { return exchanges_.size(); }
   [[nodiscard]] std::size_t entries() const noexcept { return upper_.size() + lower_.size() + later_.size(); }
@@ -324,8 +328,9 @@ class sparse_lu {
     if (l.end > l.begin) lower_steps_.push_back(l);
   }
 
-  /// Eliminates what is left, with new entries.
-  void eliminate_rest() {
+  /// Eliminates what is left, with new entries. Returns false if it is stopped.
+  template <class Stop>
+  [[nodiscard]] bool eliminate_rest(Stop&& stop) {
     if (rows_.size() < size_) {
       rows_.resize(size_);
       columns_.resize(size_);
@@ -348,7 +353,7 @@ class sparse_lu {
         if (!is_row_done_[by_column_[i].index]) columns_[p].push_back(by_column_[i].index);
       column_size_[p] = static_cast<std::uint32_t>(columns_[p].size());
     }
-    for (;;) {
+    while (!stop()) {
       if (!columns_with_one_.empty()) {
         const std::uint32_t p = columns_with_one_.back();
         columns_with_one_.pop_back();
@@ -358,9 +363,10 @@ class sparse_lu {
         rows_with_one_.pop_back();
         if (rows_[r].size() == 1 && !is_row_done_[r]) pivot(r, 0);
       } else if (!pivot_in_shortest_row()) {
-        break;
+        return true;
       }
     }
+    return false;
   }
 
   void pivot_on_column(std::uint32_t p) {
@@ -403,6 +409,7 @@ class sparse_lu {
     std::vector<sparse_entry>& other = rows_[i];
     std::size_t at = 0;
     while (at < other.size() && other[at].index != pivot.index) ++at;
+    work_ += other.size() + row.size();
     if (at == other.size()) return;  // it has cancelled out
     const double factor = other[at].value / pivot.value;
     other[at] = other.back();
@@ -447,6 +454,7 @@ class sparse_lu {
       if (shortest == none || rows_[r].size() < rows_[shortest].size()) shortest = r;
       ++k;
     }
+    work_ += rest_.size();
     if (shortest == none) return false;
     const std::vector<sparse_entry>& row = rows_[shortest];
     double largest = 0;
@@ -516,6 +524,7 @@ class sparse_lu {
   number_queue queue_;
   sparse_vector solution_;
   std::uint64_t work_ = 0;
+  bool is_stopped_ = false;
   // While it factors:
   std::vector<std::vector<sparse_entry>> rows_;      // the rest of each row, by position
   std::vector<std::vector<std::uint32_t>> columns_;  // the rows with an entry, among others that are done

@@ -277,11 +277,23 @@ class driver {
         if (next.length < first_slice_) next.parts.clear();
       }
       if (next.parts.empty())
-        slice_ended_.wait(lock);
+        wait_for_slice(clock, lock);
       else
         run_in_lane(entries_[next.parts[0]], next.length, clock, own, lock);
     }
     slice_ended_.notify_all();
+  }
+
+  /// Waits for the end of the other lane's slice, up to the limit of time. A slice that still runs then is asked to
+  /// end: its own clock may have been stopped, or jumped.
+  void wait_for_slice(run_clock& clock, std::unique_lock<std::mutex>& lock) {
+    slice_ended_.wait_for(lock, std::clamp<std::chrono::nanoseconds>(clock.left(), std::chrono::milliseconds(1),
+                                                                     std::chrono::seconds(1)));
+    if (clock.should_stop()) end_running_slices();
+  }
+  void end_running_slices() const {
+    for (const entry& e : entries_)
+      if (e.stop != nullptr) e.stop->request_stop();
   }
 
   /// True if a part other than the closing one helps, and may go on.
@@ -320,9 +332,7 @@ class driver {
     slice_ended_.notify_all();
     if (failure) std::rethrow_exception(failure);
     take(e, slice, cost(part));
-    if (is_done())
-      for (const entry& other : entries_)
-        if (other.stop != nullptr) other.stop->request_stop();
+    if (is_done()) end_running_slices();
   }
 
   void run_slices(const slices& next, run_clock& clock) {

@@ -261,10 +261,12 @@ class tree_search {
     const std::uint64_t print = fingerprint(tree, now.from.balance);
     if (std::find(seen_.begin(), seen_.end(), print) != seen_.end()) return;
     seen_.push_back(print);
+    if (clock_.should_stop()) return;
     separator_tree separators =
         separate(graph_.rows(), tree.bags, tree.links(), weights(problem_.graph(), now.from.balance));
     now.from.width = tree.width();
     now.from.separator_depth = separators.depth;
+    if (clock_.should_stop()) return;
     separator_recursion recursion(problem_.graph(), std::move(separators));
     std::optional<schedule> least;
     double least_time = std::numeric_limits<double>::infinity();

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
@@ -95,9 +96,9 @@ int run(int argc, char** argv) {
   };
   if (dot != shared::standard_stream) {
     std::cout << remat::printable(graph.name(), 200) << ": " << h.num_forward << " forward and "
-              << h.order.size() - h.num_forward << " backward operations in " << h.groups.size() << " groups, "
-              << classes.sub_graphs.size() << " distinct (" << seconds(begun, grouped) << " to group, "
-              << seconds(grouped, ended) << " to compare)\n\n";
+              << h.order.size() - h.num_forward << " backward operations in "
+              << remat::detail::count_of(h.groups.size(), "group") << ", " << classes.sub_graphs.size() << " distinct ("
+              << seconds(begun, grouped) << " to group, " << seconds(grouped, ended) << " to compare)\n\n";
     table.write(std::cout, shared::line_width(STDOUT_FILENO), 1);
   }
 

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/cost/fitted.hpp"
 #include "remat/execute/host.hpp"
@@ -325,9 +326,9 @@ int main(int argc, char** argv) {
     {
       const model m = make_model(name, batch);
       const remat::profile_report r = profile_listed(m);
-      std::cout << name << ", batch " << batch << ": " << m.graph.num_operations() << " operations, a step takes "
-                << milliseconds(r.step_seconds) << ", of it outside of kernels " << milliseconds(r.outside_seconds)
-                << "\n\nplanned with measured times:\n\n";
+      std::cout << name << ", batch " << batch << ": " << remat::detail::count_of(m.graph.num_operations(), "operation")
+                << ", a step takes " << milliseconds(r.step_seconds) << ", of it outside of kernels "
+                << milliseconds(r.outside_seconds) << "\n\nplanned with measured times:\n\n";
       plan_at_budgets(m, host);
     }
     std::cout << "\nbatch " << batch << " as predicted from batches " << batch / 4 << " and " << batch / 2 << ":\n\n";

@@ -33,8 +33,10 @@
 #include <vector>
 
 #include "remat/bound/least_memory.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/graph/training_graph.hpp"
+#include "remat/io/detail/files.hpp"
 #include "remat/io/json.hpp"
 #include "remat/memory/plan.hpp"
 #include "remat/method/registry.hpp"
@@ -110,8 +112,8 @@ struct rows {
   void require_valid(std::string_view what, std::size_t count) const {
     const std::string name(what);
     if (offsets.size() != count + 1)
-      throw remat::bad_argument(name + ": there are " + std::to_string(offsets.size()) + " offsets; expected " +
-                                std::to_string(count + 1) + ", one more than operations");
+      throw remat::bad_argument(name + ": there are " + remat::detail::count_of(offsets.size(), "offset") +
+                                "; expected " + std::to_string(count + 1) + ", one more than operations");
     for (std::size_t i = 0; i < count; ++i)
       if (offsets.data()[i] > offsets.data()[i + 1])
         throw remat::bad_argument(name + ": offset " + std::to_string(i + 1) + " is less than the one before");
@@ -132,8 +134,8 @@ struct rows {
 template <class Values>
 void require_count(const std::optional<Values>& values, std::size_t count, std::string_view what) {
   if (values && values->size() != count)
-    throw remat::bad_argument(std::string(what) + " has " + std::to_string(values->size()) + " values; expected " +
-                              std::to_string(count));
+    throw remat::bad_argument(std::string(what) + " has " + remat::detail::count_of(values->size(), "value") +
+                              "; expected " + std::to_string(count));
 }
 
 remat::training_graph graph_from_arrays(
@@ -386,7 +388,7 @@ nb::dict list_solvers() {
 
 remat::schedule schedule_of(const row<std::uint8_t>& step_kinds, const row<std::uint32_t>& ids) {
   if (step_kinds.size() != ids.size())
-    throw remat::bad_argument("kinds has " + std::to_string(step_kinds.size()) + " values and ids " +
+    throw remat::bad_argument("kinds has " + remat::detail::count_of(step_kinds.size(), "value") + " and ids " +
                               std::to_string(ids.size()) + "; expected as many");
   remat::schedule plan;
   plan.steps.reserve(ids.size());
@@ -562,8 +564,9 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_operations", &training_graph::num_operations, "The number of operations.")
       .def_prop_ro("num_tensors", &training_graph::num_tensors, "The number of tensors.")
       .def("__repr__", [](const training_graph& g) {
-        return "Graph('" + remat::printable(g.name()) + "', " + std::to_string(g.num_operations()) + " operations, " +
-               std::to_string(g.num_tensors()) + " tensors)";
+        return "Graph('" + remat::printable(g.name()) + "', " +
+               remat::detail::count_of(g.num_operations(), "operation") + ", " +
+               remat::detail::count_of(g.num_tensors(), "tensor") + ")";
       });
 
   nb::class_<python_problem>(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "outcome.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/execute/fit_arena.hpp"
@@ -70,7 +71,7 @@ inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_
     out.seconds = seconds;
     if (out.memory && fit.solved_budget < budget / out.memory->alignment * out.memory->alignment)
       out.message = "a schedule for a peak of " + remat::format_bytes(fit.solved_budget) + ", in " +
-                    std::to_string(fit.solves) + " solves: the arenas of larger peaks were too large";
+                    remat::detail::count_of(fit.solves, "solve") + ": the arenas of larger peaks were too large";
     return out;
   };
   return {solver.name, solve, {}, solver.carries_over, true, solver.is_in_all};

@@ -29,6 +29,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/chain/chain.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/hierarchy/hierarchy.hpp"
@@ -202,8 +203,8 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   what.baseline_peak = what.baseline_bytes = c.store_all_peak_bytes();
   what.baseline_time = what.least_time = c.store_all_time();
   what.least_bytes = remat::largest_working_set(*in.stages);
-  what.least_reason =
-      "some stage needs " + std::to_string(what.least_bytes) + " bytes by itself, with the input of the chain";
+  what.least_reason = "some stage needs " + remat::detail::count_of(what.least_bytes, "byte") +
+                      " by itself, with the input of the chain";
   if (args.gap) throw usage_error("--gap: " + args.graph + " is a chain, whose solvers have no gap; leave it out");
   if (args.improve)
     throw usage_error("--improve: " + args.graph + " is a chain, whose schedules are not refined; leave it out");
@@ -283,9 +284,10 @@ void print_head(const input& in) {
   std::ostringstream line;
   line << remat::printable(s.name, 200) << ": ";
   if (in.step)
-    line << in.step->graph.num_operations() << " operations, " << in.step->graph.num_tensors() << " tensors";
+    line << remat::detail::count_of(in.step->graph.num_operations(), "operation") << ", "
+         << remat::detail::count_of(in.step->graph.num_tensors(), "tensor");
   else
-    line << "a chain of " << in.stages->stages().length() << " stages";
+    line << "a chain of " << remat::detail::count_of(in.stages->stages().length(), "stage");
   line << "; baseline peak " << remat::format_bytes(s.baseline_peak);
   if (s.baseline_bytes != s.baseline_peak) line << ", arena " << remat::format_bytes(s.baseline_bytes);
   line << ", time " << remat::format_time(s.baseline_time, s.time_unit)
@@ -298,7 +300,8 @@ void print_head(const input& in) {
         remat::assign_streams(in.step->instance, remat::listed_order(in.step->instance), {s.streams, {}});
     std::ostringstream overlapped;
     overlapped << "the listed order, by data alone: makespan " << remat::format_time(a.makespan, s.time_unit) << " on "
-               << s.streams << " streams, critical path " << remat::format_time(a.critical_path, s.time_unit);
+               << remat::detail::count_of(s.streams, "stream") << ", critical path "
+               << remat::format_time(a.critical_path, s.time_unit);
     std::cout << shared::fit(overlapped.str(), STDOUT_FILENO) << '\n';
   }
   std::cout << "\n";
@@ -323,7 +326,7 @@ void write_picture(std::ostream& out, const input& in, const outcome& o) {
     if (s.is_compute()) ++runs[remat::index(s.operation())];
   const auto name_of = [&](remat::op_id id) {
     const std::size_t count = runs[remat::index(id)];
-    return std::string(in.step->graph.name(id)) + (count > 1 ? "\nruns " + std::to_string(count) + " times" : "");
+    return std::string(in.step->graph.name(id)) + (count > 1 ? "\nruns " + remat::detail::count_of(count, "time") : "");
   };
   const remat::operation_hierarchy no_groups =
       remat::make_hierarchy(g, remat::forward_operations(g),
@@ -528,7 +531,7 @@ int solve_and_print(const input& in, const arguments& args, const std::string& c
   for (const outcome& o : all) {
     if (o.solved()) continue;
     status = 1;
-    const std::string which = o.solver + " within " + std::to_string(o.budget) + " bytes: ";
+    const std::string which = o.solver + " within " + remat::detail::count_of(o.budget, "byte") + ": ";
     if (o.status == remat::solve_status::error)
       shared::note("remat-plan", which + o.message);
     else if (is_silent)

@@ -24,6 +24,7 @@
 
 #include "interrupt.hpp"
 #include "outcome.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/render/table.hpp"
@@ -52,13 +53,8 @@ namespace fs = std::filesystem;
 
 inline void note(const std::string& text) { shared::note("remat-plan", text); }
 
-/// Makes a write beyond the limit of a file's size fail, with a message, in place of ending the program.
-inline void survive_limits() { std::signal(SIGXFSZ, SIG_IGN); }
-
 /// "1 piece", "2 pieces".
-[[nodiscard]] inline std::string count_of_pieces(std::size_t n) {
-  return std::to_string(n) + (n == 1 ? " piece" : " pieces");
-}
+[[nodiscard]] inline std::string count_of_pieces(std::size_t n) { return remat::detail::count_of(n, "piece"); }
 
 [[nodiscard]] inline std::string program_version() {
   constexpr remat::version v = remat::library_version;
@@ -371,7 +367,7 @@ class shard_run {
     std::vector<std::string> names;
     for (const sweep_piece& piece : missing)
       names.push_back(remat::printable(labels[piece.graph], 200) + ", " + piece.solver + " within " +
-                      std::to_string(piece.budget) + " bytes, seed " + std::to_string(piece.seed));
+                      remat::detail::count_of(piece.budget, "byte") + ", seed " + std::to_string(piece.seed));
     note(std::to_string(missing.size()) + " of " + std::to_string(all.size() + missing.size()) +
          (missing.size() == 1 ? " pieces is missing: " : " pieces are missing: ") + some_of(names) +
          "; no results are written");

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "outcome.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "sha256.hpp"
 #include "shared/usage_error.hpp"
@@ -235,7 +236,8 @@ inline void require_same_sweep(const sweep_grid& found, const std::string& path,
         refuse(name + " is " + sweeping::text_of(there) + " there, and " + sweeping::text_of(here) + " here");
     }
   if (found.graphs.size() != files.size())
-    refuse("it has " + std::to_string(found.graphs.size()) + " graphs, and here are " + std::to_string(files.size()));
+    refuse("it has " + remat::detail::count_of(found.graphs.size(), "graph") + ", and here are " +
+           std::to_string(files.size()));
   for (std::size_t i = 0; i < files.size(); ++i)
     if (found.graphs[i].sha256 != files[i].sha256)
       refuse("its graph " + std::to_string(i + 1) + " is " + found.graphs[i].what.file + ", SHA-256 " +

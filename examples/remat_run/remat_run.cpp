@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/execute/profile.hpp"
@@ -111,9 +112,11 @@ int run(const arguments& args) {
   }
   if (!solver) throw usage_error("--solver " + args.solver + ": there is no such solver; expected " + names);
 
-  std::cout << remat::printable(step.graph.name(), 200) << ": " << step.graph.num_operations() << " operations, "
-            << step.graph.num_tensors() << " tensors; baseline peak " << remat::format_bytes(p.graph().baseline_peak)
-            << ", budget " << remat::format_bytes(budget.bytes) << "\n\n";
+  std::cout << remat::printable(step.graph.name(), 200) << ": "
+            << remat::detail::count_of(step.graph.num_operations(), "operation") << ", "
+            << remat::detail::count_of(step.graph.num_tensors(), "tensor") << "; baseline peak "
+            << remat::format_bytes(p.graph().baseline_peak) << ", budget " << remat::format_bytes(budget.bytes)
+            << "\n\n";
   remat::run_control control;
   control.time_limit = std::chrono::nanoseconds(static_cast<std::int64_t>(args.seconds * 1e9));
   control.seed = args.seed;

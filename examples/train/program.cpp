@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/run.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/method/evict.hpp"
@@ -65,9 +66,10 @@ int compare_runs(std::string_view program, const training_task& task, const prog
   std::int64_t parameter_bytes = 0;
   for (const parameter& p : task.parameters) parameter_bytes += p.size * 4;
   const std::int64_t baseline = baseline_peak(task);
-  std::cout << program << ": " << task.step.graph.num_operations() << " operations, "
-            << remat::format_bytes(parameter_bytes) << " of parameters, " << options.steps << " steps on "
-            << options.threads << (options.threads == 1 ? " thread\n\n" : " threads\n\n");
+  std::cout << program << ": " << remat::detail::count_of(task.step.graph.num_operations(), "operation") << ", "
+            << remat::format_bytes(parameter_bytes) << " of parameters, "
+            << remat::detail::count_of(options.steps, "step") << " on "
+            << remat::detail::count_of(options.threads, "thread") << "\n\n";
 
   using align = remat::text_table::align;
   remat::text_table table({{"solver"},
@@ -132,7 +134,8 @@ int compare_runs(std::string_view program, const training_task& task, const prog
     std::cout << different << " of " << trained << " runs with rematerialization differ from the one without.\n";
   if (trained != 0 && different == 0)
     std::cout << "Losses, gradients and parameters are the same, byte for byte, with and without rematerialization, in "
-              << trained << (trained == 1 ? " run of " : " runs of ") << options.steps << " steps.\n";
+              << remat::detail::count_of(trained, "run") << " of " << remat::detail::count_of(options.steps, "step")
+              << ".\n";
   return fell && trained != 0 && different == 0 ? 0 : 1;
 }
 

@@ -182,6 +182,8 @@ template <option_type T>
   } else if constexpr (named_enum<T>) {
     return std::string(to_string(value));
   } else {
+    if constexpr (std::floating_point<T>)
+      if (std::isnan(value)) return "nan";  // the processor gives it a sign, which says nothing
     std::array<char, 64> text{};
     const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
     return {text.data(), end.ptr};

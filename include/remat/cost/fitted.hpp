@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/graph/concepts.hpp"
@@ -144,8 +145,8 @@ requires std::is_invocable_r_v<std::string, const Kind&, const G&, op_id> &&
                                                     const Kind& kind = {}, const Work& work = {}) {
   const auto n = static_cast<std::size_t>(graph.num_operations());
   if (seconds.size() != n)
-    throw bad_argument(std::to_string(seconds.size()) + " seconds for " + std::to_string(n) +
-                       " operations; expected one for each, NaN for one that was not measured");
+    throw bad_argument(std::to_string(seconds.size()) + " seconds for " + detail::count_of(n, "operation") +
+                       "; expected one for each, NaN for one that was not measured");
   std::vector<cost_sample> samples;
   for (std::size_t i = 0; i < n; ++i) {
     if (std::isnan(seconds[i])) continue;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/cost/models.hpp"
 #include "remat/execute/fit_arena.hpp"
 #include "remat/execute/host.hpp"
@@ -75,7 +76,7 @@ class launch_times {
       throw bad_argument("there is no operation " + std::to_string(index(o)) + "; there are " +
                          std::to_string(of_.size()));
     if (!(seconds >= 0) || !std::isfinite(seconds))
-      throw bad_cost("operation " + std::to_string(index(o)) + " took " + std::to_string(seconds) +
+      throw bad_cost("operation " + std::to_string(index(o)) + " took " + detail::number_text(seconds) +
                      " seconds; a time must be finite and not negative");
     of_[index(o)].push_back(seconds);
   }

@@ -8,6 +8,7 @@
 
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -18,7 +19,7 @@ class field_checker {
  public:
   void check_time(const std::string& where, const char* name, double time) {
     if (!(time >= 0) || !std::isfinite(time))
-      throw bad_cost(where + name + " is " + std::to_string(time) + "; it must be finite and not negative");
+      throw bad_cost(where + name + " is " + detail::number_text(time) + "; it must be finite and not negative");
     time_ += time;
   }
   void check_bytes(const std::string& where, const char* name, std::int64_t bytes) {

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -257,7 +258,8 @@ struct collection {
 inline term_set check_options(const cost_fit_options& options) {
   if (options.folds < 2) throw bad_argument("folds is " + std::to_string(options.folds) + "; it must be at least 2");
   if (!(options.shortest > 0) || !std::isfinite(options.shortest))
-    throw bad_argument("shortest is " + std::to_string(options.shortest) + " seconds; it must be above 0 and finite");
+    throw bad_argument("shortest is " + detail::number_text(options.shortest) +
+                       " seconds; it must be above 0 and finite");
   const term_set allowed = unsigned{options.bytes} << bytes_term | unsigned{options.flops} << flops_term |
                            unsigned{options.latency} << latency_term;
   if (allowed == 0) throw bad_argument("a fit needs at least one of the terms latency, flops and bytes");
@@ -280,7 +282,7 @@ inline collection collect(std::span<const cost_sample> samples, term_set allowed
     const cost_sample& s = samples[i];
     const auto refuse_value = [&](const char* what, double value, const char* rule) {
       throw bad_cost((s.label.empty() ? "sample " + std::to_string(i) + " (" + s.kind + ")" : s.label) + ": " + what +
-                     " is " + std::to_string(value) + "; " + rule);
+                     " is " + detail::number_text(value) + "; " + rule);
     };
     if (!usable(s.seconds)) refuse_value("the measured time", s.seconds, "it must be finite and not negative");
     const auto check_work = [&](const char* what, double value, int k) {

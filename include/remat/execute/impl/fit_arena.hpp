@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/schedule/check.hpp"
 #include "remat/solver/accept.hpp"
@@ -21,7 +22,7 @@ namespace detail::fit_arena {
   const std::int64_t rest = bytes % alignment;
   if (rest == 0) return bytes;
   if (bytes > std::numeric_limits<std::int64_t>::max() - (alignment - rest))
-    throw bad_argument("a size of " + std::to_string(bytes) + " bytes, rounded up to a multiple of " +
+    throw bad_argument("a size of " + detail::count_of(bytes, "byte") + ", rounded up to a multiple of " +
                        std::to_string(alignment) + ", exceeds 2^63 − 1");
   return bytes + (alignment - rest);
 }
@@ -218,9 +219,9 @@ class arena_search {
     }
     if (clock_.poll() == stop_reason::none) best_.statistics.own.set(ended_figure, true);
     best_.status = options_.run.stop.stop_requested() ? solve_status::cancelled : solve_status::timeout;
-    best_.message = "found no schedule whose arena is within " + std::to_string(options_.budget) + " bytes, in " +
+    best_.message = "found no schedule whose arena is within " + detail::count_of(options_.budget, "byte") + ", in " +
                     std::to_string(best_.solves) + (best_.solves == 1 ? " solve" : " solves") +
-                    "; the smallest arena was " + std::to_string(best_.smallest_arena) + " bytes";
+                    "; the smallest arena was " + detail::count_of(best_.smallest_arena, "byte");
   }
 
   const problem plain_;    // the problem without a budget
@@ -248,7 +249,7 @@ class arena_search {
 
 REMAT_INLINE problem arena_problem(const problem& p, std::int64_t alignment, std::span<const tensor_id> elsewhere) {
   if (alignment < 1)
-    throw bad_argument("the alignment is " + std::to_string(alignment) + " bytes; it must be at least 1");
+    throw bad_argument("the alignment is " + detail::count_of(alignment, "byte") + "; it must be at least 1");
   flat_graph g = p.graph();
   for (const tensor_id t : elsewhere) {
     if (index(t) >= g.num_tensors)
@@ -274,7 +275,8 @@ REMAT_INLINE arena_solution fit_arena_by(const problem& p,
                                          const fit_arena_options& options) {
   if (options.solves == 0) throw bad_argument("fit_arena: solves is 0; it must be at least 1");
   if (options.budget < 0)
-    throw bad_argument("fit_arena: budget is " + std::to_string(options.budget) + " bytes; it must not be negative");
+    throw bad_argument("fit_arena: budget is " + detail::count_of(options.budget, "byte") +
+                       "; it must not be negative");
   if (options.memory.alignment < 1) (void)arena_problem(p, options.memory.alignment);  // says so
   return detail::fit_arena::arena_search(p, solve, options).run();
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/schedule/check.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -38,8 +39,8 @@ REMAT_INLINE launch_plan::launch_plan(detail::graph_arguments&& graph, const pro
 
 REMAT_INLINE void launch_plan::read_tensors(const flat_graph& g) {
   if (graph_.num_operations != g.num_operations || graph_.num_tensors != g.num_tensors)
-    throw bad_argument("the graph has " + std::to_string(graph_.num_operations) + " operations and " +
-                       std::to_string(graph_.num_tensors) + " tensors; the problem is of one with " +
+    throw bad_argument("the graph has " + detail::count_of(graph_.num_operations, "operation") + " and " +
+                       detail::count_of(graph_.num_tensors, "tensor") + "; the problem is of one with " +
                        std::to_string(g.num_operations) + " and " + std::to_string(g.num_tensors));
   place_.assign(g.num_tensors, place::arena);
   for (std::size_t t = 0; t < g.num_tensors; ++t)
@@ -99,7 +100,7 @@ void launch_plan::require_apart(const arena_layout& layout, std::span<const std:
   if (layout.alignment < 1 || (layout.alignment & (layout.alignment - 1)) != 0)
     throw bad_argument("the alignment is " + std::to_string(layout.alignment) + "; it must be a power of two");
   if (offsets.size() != intervals.size())
-    throw bad_argument("there are " + std::to_string(offsets.size()) + " offsets; the schedule has " +
+    throw bad_argument("there are " + detail::count_of(offsets.size(), "offset") + "; the schedule has " +
                        std::to_string(intervals.size()) + " " + holders);
   const memory_check_report report = check_memory(intervals, offsets, layout.arena_bytes, layout.alignment);
   if (report.valid()) return;
@@ -108,7 +109,7 @@ void launch_plan::require_apart(const arena_layout& layout, std::span<const std:
   if (report.what == memory_violation::misaligned || report.what == memory_violation::out_of_arena)
     throw bad_argument(name(report.at) + " has offset " + std::to_string(offsets[report.at]) +
                        "; it must be a multiple of " + std::to_string(layout.alignment) + " with its " +
-                       std::to_string(intervals[report.at].size) + " bytes in the arena of " +
+                       detail::count_of(intervals[report.at].size, "byte") + " in the arena of " +
                        std::to_string(layout.arena_bytes));
   throw bad_argument("the memory plan does not fit the schedule: " + report.message());
 }
@@ -118,9 +119,9 @@ void launch_plan::require_apart(const arena_layout& layout, std::span<const std:
 REMAT_INLINE std::int64_t launch_plan::bytes_within(std::int64_t bytes, std::int64_t budget, const std::string& whose,
                                                     const char* advice) {
   if (budget < 0)
-    throw bad_argument(whose + "'s budget is " + std::to_string(budget) + " bytes; it must not be negative");
+    throw bad_argument(whose + "'s budget is " + detail::count_of(budget, "byte") + "; it must not be negative");
   if (bytes > budget)
-    throw bad_argument(whose + " has " + std::to_string(bytes) + " bytes; its budget is " + std::to_string(budget) +
+    throw bad_argument(whose + " has " + detail::count_of(bytes, "byte") + "; its budget is " + std::to_string(budget) +
                        advice);
   return bytes;
 }

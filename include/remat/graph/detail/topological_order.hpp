@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "remat/core/detail/smallest_first.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 
@@ -50,7 +51,7 @@ namespace REMAT_NAMESPACE::detail {
   constexpr std::size_t max_shown = 8;
   std::string text = "the graph has a cycle: " + name(o);
   for (std::size_t i = walk.size(); i-- > 0 && walk.size() - i <= max_shown;) text += " → " + name(walk[i]);
-  if (walk.size() > max_shown) text += " → … (" + std::to_string(walk.size()) + " operations)";
+  if (walk.size() > max_shown) text += " → … (" + detail::count_of(walk.size(), "operation") + ")";
   throw bad_graph(text + "; a training step has none");
 }
 

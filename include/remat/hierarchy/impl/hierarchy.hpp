@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
@@ -28,7 +29,7 @@ class arranger {
         groups_(static_cast<std::uint32_t>(parent_of_group.size())),
         up_(std::move(group_of_operation)) {
     if (forward_.size() != n_ || up_.size() != n_)
-      throw bad_argument("a hierarchy needs one entry for each of " + std::to_string(n_) + " operations, and got " +
+      throw bad_argument("a hierarchy needs one entry for each of " + detail::count_of(n_, "operation") + ", and got " +
                          std::to_string(forward_.size()) + " and " + std::to_string(up_.size()));
     up_.insert(up_.end(), parent_of_group.begin(), parent_of_group.end());
   }
@@ -353,7 +354,7 @@ class checker {
   [[nodiscard]] bool check_arrays() {
     if (groups_ == 0 || h_.children.begin.size() != groups_ + 1 || h_.group_of.size() != n_ || h_.anchor.size() != n_ ||
         h_.num_forward > h_.order.size()) {
-      say("the arrays do not belong to a hierarchy of " + std::to_string(n_) + " operations");
+      say("the arrays do not belong to a hierarchy of " + detail::count_of(n_, "operation"));
       return false;
     }
     const auto& begin = h_.children.begin;
@@ -463,7 +464,7 @@ class checker {
       if (at != h_.groups[g].forward_end) say("the children of " + named("group", g) + " are not all of it");
     }
     for (std::size_t g = 1; g < groups_; ++g)
-      if (held[g] != 1) say(named("group", g) + " is a child " + std::to_string(held[g]) + " times; expected once");
+      if (held[g] != 1) say(named("group", g) + " is a child " + detail::count_of(held[g], "time") + "; expected once");
     return out_.valid();
   }
 

@@ -14,6 +14,7 @@
 
 #include "remat/chain/detail/forward_line.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/cut_sequence.hpp"
 #include "remat/hierarchy/detail/way_cache.hpp"
@@ -27,8 +28,8 @@ namespace detail::partitioning {
 inline std::vector<std::uint8_t> forward_or_found(const flat_graph& graph, const std::vector<std::uint8_t>& forward) {
   if (forward.empty()) return forward_operations(graph);
   if (forward.size() != graph.num_operations)
-    throw bad_argument("forward has " + std::to_string(forward.size()) + " entries; there are " +
-                       std::to_string(graph.num_operations) + " operations");
+    throw bad_argument("forward has " + detail::count_of(forward.size(), "entry", "entries") + "; there are " +
+                       detail::count_of(graph.num_operations, "operation"));
   return forward;
 }
 

@@ -9,9 +9,9 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <span>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/id.hpp"
 #include "remat/core/option.hpp"
 #include "remat/graph/detail/label.hpp"
@@ -442,7 +442,7 @@ class reader {
     if (std::isnan(value)) return;
     constexpr double exact = 9007199254740992.0;  // 2^53: whole numbers up to here have no point
     if (!(value >= 0) || std::isinf(value))
-      throw bad_cost(label(graph, o) + ": " + key + " is " + std::to_string(value) +
+      throw bad_cost(label(graph, o) + ": " + key + " is " + detail::number_text(value) +
                      "; it must be finite and not negative");
     if (value <= exact && value == std::floor(value))
       out[key] = static_cast<std::int64_t>(value);
@@ -556,7 +556,7 @@ namespace detail::schedule_json {
 /// Reads one step. Copies need `version` 2.
 [[nodiscard]] inline step read_step(const json_value& element, std::int64_t version) {
   const auto pair = element.elements();
-  if (pair.size() != 2) element.fail("has " + std::to_string(pair.size()) + " elements; a step is [name, id]");
+  if (pair.size() != 2) element.fail("has " + detail::count_of(pair.size(), "element") + "; a step is [name, id]");
   auto it = pair.begin();
   const json_value name = (*it).value;
   const json_value id = (*++it).value;
@@ -679,30 +679,10 @@ inline constexpr std::array<known_keys, 8> formats{
        "note"}},
      {"training-schedule", "link", {"out", "in", "latency"}}}};
 
-/// The number of characters to insert, erase or replace that make `a` equal to `b`. O(|a| · |b|) time.
-[[nodiscard]] inline std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
 [[nodiscard]] inline std::string_view nearest(std::string_view key, std::span<const std::string_view> known) {
-  constexpr std::size_t longest = 60;  // the longest part of a key that is compared
-  const auto distance = [&](std::string_view other) {
-    const bool begins = !key.empty() && (other.starts_with(key) || key.starts_with(other));
-    return begins ? 1 : edits(key.substr(0, longest), other);  // "workspace" means "workspace_bytes"
-  };
-  return *std::min_element(known.begin(), known.end(),
-                           [&](std::string_view a, std::string_view b) { return distance(a) < distance(b); });
+  return *std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
+    return detail::name_distance(key, a) < detail::name_distance(key, b);
+  });
 }
 
 /// Notes the keys of `object` that are not `known`; `found` are those of the objects of its kind.

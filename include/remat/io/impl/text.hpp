@@ -13,8 +13,10 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/io/detail/files.hpp"
+#include "remat/io/detail/foreign_format.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -83,13 +85,13 @@ REMAT_INLINE undirected_graph read_pace_graph(std::istream& in, const std::strin
   edges.reserve(std::min<std::size_t>(m, 1U << 20U));
   while (text.next()) {
     if (text.words().size() != 2)
-      text.fail("an edge is two vertices; here are " + std::to_string(text.words().size()) + " words");
+      text.fail("an edge is two vertices; here are " + detail::count_of(text.words().size(), "word"));
     const std::uint32_t u = text.number(0, 1, n, "vertex"), v = text.number(1, 1, n, "vertex");
     if (edges.size() == m) text.fail("there are more edges than the " + std::to_string(m) + " of the first line");
     edges.emplace_back(u - 1, v - 1);
   }
   if (edges.size() != m)
-    text.fail_as_whole("has " + std::to_string(edges.size()) + " edges; its first line says " + std::to_string(m));
+    text.fail_as_whole("has " + detail::count_of(edges.size(), "edge") + "; its first line says " + std::to_string(m));
   return undirected_graph(n, edges);
 }
 
@@ -135,8 +137,8 @@ REMAT_INLINE tree_decomposition read_pace_decomposition(std::istream& in, const 
     out.bags.end_row();
   }
   if (found != largest)
-    text.fail_as_whole("its largest bag has " + std::to_string(found) + " vertices; its first line says " +
-                       std::to_string(largest));
+    text.fail_as_whole("its largest bag has " + detail::count_of(found, "vertex", "vertices") +
+                       "; its first line says " + std::to_string(largest));
   return out;
 }
 
@@ -222,7 +224,7 @@ class line_reader {
   void read_interval(const std::vector<std::string_view>& fields) {
     if (fields.size() != order_.size())
       throw bad_file(file_, place(),
-                     "has " + std::to_string(fields.size()) + " fields; expected " + std::to_string(order_.size()) +
+                     "has " + detail::count_of(fields.size(), "field") + "; expected " + std::to_string(order_.size()) +
                          ", one for each column");
     std::array<std::string_view, num_columns> row;
     for (std::size_t f = 0; f < fields.size(); ++f) row[order_[f]] = fields[f];
@@ -269,9 +271,10 @@ REMAT_INLINE intervals_file parse_intervals(std::string_view text, const std::st
 REMAT_INLINE std::string to_csv(const intervals_file& file) {
   const std::size_t n = file.intervals.size();
   if (file.ids.size() != n || (file.offsets && file.offsets->size() != n))
-    throw bad_argument("there are " + std::to_string(n) + " intervals, " + std::to_string(file.ids.size()) +
-                       " names and " + std::to_string(file.offsets ? file.offsets->size() : n) +
-                       " offsets; expected one of each for each interval");
+    throw bad_argument("there are " + detail::count_of(n, "interval") + ", " +
+                       detail::count_of(file.ids.size(), "name") + " and " +
+                       detail::count_of(file.offsets ? file.offsets->size() : n, "offset") +
+                       "; expected one of each for each interval");
   std::string out = file.offsets ? "id,lower,upper,size,offset\n" : "id,lower,upper,size\n";
   for (std::size_t i = 0; i < n; ++i) {
     if (file.ids[i].empty() || file.ids[i].find_first_of(",\"\r\n") != std::string::npos)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/run.hpp"
 #include "remat/mip/model.hpp"
@@ -33,7 +34,7 @@ class best_values {
   best_values(std::string_view backend, const mip_model& model, const mip_options& options)
       : clock(options.run), backend_(backend), model_(model), options_(options) {
     if (!(options.relative_gap >= 0))
-      throw bad_argument(std::string(backend) + ": relative_gap is " + std::to_string(options.relative_gap) +
+      throw bad_argument(std::string(backend) + ": relative_gap is " + detail::number_text(options.relative_gap) +
                          "; it must be 0 or more");
   }
 

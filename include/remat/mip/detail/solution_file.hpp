@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/mip/model.hpp"
 
@@ -129,7 +130,8 @@ class solution_reader {
     }
     need(words_.size() >= 3 && words_[1] == "Columns", "\"# Columns N\" and the columns' values");
     const std::size_t n = whole_number(words_[2]);
-    if (n != columns_) refuse("there are " + std::to_string(n) + " columns; the model has " + std::to_string(columns_));
+    if (n != columns_)
+      refuse("there are " + detail::count_of(n, "column") + "; the model has " + std::to_string(columns_));
     for (std::size_t j = 0; j < n; ++j) {
       need(next(), "a line for each column");
       need_words(2, "a column and its value");

@@ -11,6 +11,7 @@
 #include <ostream>
 
 #include "remat/core/detail/foreign_call.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -230,11 +231,11 @@ namespace detail::mip_answers {
 /// The mistake in the form of values: empty if there is one finite number for each column.
 [[nodiscard]] inline std::string wrong_form(const mip_model& model, std::span<const double> values) {
   if (values.size() != model.num_columns())
-    return std::to_string(values.size()) + " values, and the model has " + std::to_string(model.num_columns()) +
-           " columns";
+    return detail::count_of(values.size(), "value") + ", and the model has " +
+           detail::count_of(model.num_columns(), "column");
   const auto wrong = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
   if (wrong == values.end()) return {};
-  return "the value of column " + std::to_string(wrong - values.begin()) + " is " + std::to_string(*wrong);
+  return "the value of column " + std::to_string(wrong - values.begin()) + " is " + detail::number_text(*wrong);
 }
 
 /// The mistake in the values of an answer; empty if there is none.
@@ -242,7 +243,7 @@ namespace detail::mip_answers {
   std::string wrong = wrong_form(model, values);
   if (!wrong.empty()) return wrong;
   if (const double by = model.violation(values); !(by <= mip_tolerance))
-    return "the values break the model by " + std::to_string(by);
+    return "the values break the model by " + detail::number_text(by);
   return {};
 }
 
@@ -264,7 +265,8 @@ namespace detail::mip_answers {
       (has_values || (!options.start.empty() && model.violation(options.start) <= mip_tolerance)))
     broken = "it says infeasible, and there are values that meet the model";
   if (broken.empty() && has_values && r.bound > r.objective + mip_tolerance * std::max(1.0, std::abs(r.objective)))
-    broken = "the bound " + std::to_string(r.bound) + " is above the objective " + std::to_string(r.objective);
+    broken =
+        "the bound " + detail::number_text(r.bound) + " is above the objective " + detail::number_text(r.objective);
   if (r.status == mip_status::infeasible) r.bound = mip_model::infinite;
   return broken;
 }
@@ -274,7 +276,7 @@ namespace detail::mip_answers {
 REMAT_INLINE mip_result mip_backend_ref::solve(const mip_model& model, const mip_options& options) const {
   namespace answers = detail::mip_answers;
   if (!(options.relative_gap >= 0))
-    throw bad_argument(std::string(name_) + ": relative_gap is " + std::to_string(options.relative_gap) +
+    throw bad_argument(std::string(name_) + ": relative_gap is " + detail::number_text(options.relative_gap) +
                        "; it must be 0 or more");
   detail::foreign_call call;
   std::string broken;                     // the first promise that the backend broke

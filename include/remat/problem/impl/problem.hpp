@@ -10,6 +10,7 @@
 
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/graph/detail/topological_order.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
@@ -182,7 +183,7 @@ inline void complete_times(flat_graph& g, const id_names& names) {
   g.baseline_time = 0;
   for (std::size_t o = 0; o < g.num_operations; ++o) {
     if (!(g.time[o] >= 0) || !std::isfinite(g.time[o]))
-      throw bad_cost(names.operation(o) + ": the cost model gives the time " + std::to_string(g.time[o]) +
+      throw bad_cost(names.operation(o) + ": the cost model gives the time " + detail::number_text(g.time[o]) +
                      "; it must be finite and not negative" +
                      (std::isnan(g.time[o]) ? " (nan: a figure that it reads may be missing in the graph)" : ""));
     g.baseline_time += g.time[o];

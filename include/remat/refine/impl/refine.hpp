@@ -17,6 +17,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/splitmix64.hpp"
 #include "remat/core/detail/within_memory.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/refine/detail/annealing.hpp"
 #include "remat/refine/detail/moves.hpp"
@@ -108,7 +109,7 @@ class refinement {
         population_(p) {
     if (std::isnan(options.lower_bound)) throw bad_argument("refine: the lower bound is not a number");
     if (!(options.gap >= 0))
-      throw bad_argument("refine: gap is " + std::to_string(options.gap) + "; it must be 0 or more");
+      throw bad_argument("refine: gap is " + detail::number_text(options.gap) + "; it must be 0 or more");
   }
 
   refine_result run(std::span<const schedule> starts) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 #include "remat/schedule/detail/engine_clocks.hpp"
@@ -602,18 +603,18 @@ inline void require_fitting(const problem& p, const lifetimes& lives, std::span<
     throw bad_argument("streams is " + std::to_string(options.streams) + "; it must be 1 to " +
                        std::to_string(stream_options::max_streams));
   if (!options.offsets.empty() && options.offsets.size() != lives.allocations.size())
-    throw bad_argument("there are " + std::to_string(options.offsets.size()) + " offsets; the schedule has " +
-                       std::to_string(lives.allocations.size()) + " allocations");
+    throw bad_argument("there are " + detail::count_of(options.offsets.size(), "offset") + "; the schedule has " +
+                       detail::count_of(lives.allocations.size(), "allocation"));
   if (lives.num_steps() != steps.size())
-    throw bad_argument("the lifetimes are of " + std::to_string(lives.num_steps()) + " steps; the schedule has " +
+    throw bad_argument("the lifetimes are of " + detail::count_of(lives.num_steps(), "step") + "; the schedule has " +
                        std::to_string(steps.size()));
   if (!options.shares.empty() && options.shares.size() != p.graph().num_operations)
-    throw bad_argument("there are " + std::to_string(options.shares.size()) + " shares; the problem has " +
-                       std::to_string(p.graph().num_operations) + " operations");
+    throw bad_argument("there are " + detail::count_of(options.shares.size(), "share") + "; the problem has " +
+                       detail::count_of(p.graph().num_operations, "operation"));
   for (std::size_t o = 0; o < options.shares.size(); ++o)
     if (!(options.shares[o] >= 0 && options.shares[o] <= 1))
-      throw bad_argument("the share of operation " + std::to_string(o) + " is " + std::to_string(options.shares[o]) +
-                         "; it must be 0 to 1");
+      throw bad_argument("the share of operation " + std::to_string(o) + " is " +
+                         detail::number_text(options.shares[o]) + "; it must be 0 to 1");
 }
 
 }  // namespace detail::streams

@@ -4,6 +4,7 @@
 #include "remat/treewidth/tree_decomposition.hpp"
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -31,8 +32,8 @@ class eliminator {
         later_(n_),
         children_(n_) {
     if (order.size() != n_)
-      throw bad_argument("the elimination order has " + std::to_string(order.size()) + " vertices; the graph has " +
-                         std::to_string(n_));
+      throw bad_argument("the elimination order has " + detail::count_of(order.size(), "vertex", "vertices") +
+                         "; the graph has " + std::to_string(n_));
     for (std::uint32_t i = 0; i < n_; ++i) {
       if (order[i] >= n_ || position_[order[i]] != none)
         throw bad_argument("vertex " + std::to_string(order[i]) + " of the elimination order " +

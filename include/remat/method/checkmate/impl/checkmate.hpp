@@ -14,6 +14,7 @@
 #include "remat/bound/turnaround.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/random.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/method/checkmate/impl/checkmate_model.hpp"
 #include "remat/method/checkmate/impl/rerun_limits.hpp"
 #include "remat/method/detail/backend_failures.hpp"
@@ -128,8 +129,8 @@ class search {
       decide();
       note("wrong_solutions", wrong_);
       if (wrong_ != 0)
-        best_.message += (best_.message.empty() ? "" : "; ") + std::to_string(wrong_) +
-                         " solutions of the backend were no schedules";
+        best_.message += (best_.message.empty() ? "" : "; ") + detail::count_of(wrong_, "solution") +
+                         " of the backend " + (wrong_ == 1 ? "was no schedule" : "were no schedules");
       report_failures(failures_, best_);
     }
     return clock_.poll();
@@ -188,10 +189,10 @@ class search {
       return;
     }
     note("program_ending", "too large");
-    best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(estimate)) +
-                    " columns, more than max_columns";
+    best_.message = "the integer program would have some " +
+                    detail::count_of(static_cast<std::uint64_t>(estimate), "column") + ", more than max_columns";
     if (problem_.graph().num_operations > max_operations)
-      best_.message += "; near programs are built for up to " + std::to_string(max_operations) + " operations";
+      best_.message += "; near programs are built for up to " + detail::count_of(max_operations, "operation");
   }
 
   /// The time that the program's solutions may take: that of the best schedule, first runs in vain included.
@@ -457,10 +458,11 @@ class search {
     }
     note("program_seconds", r.seconds);
     note("program_ending", to_string(r.status));
-    best_.message = "integer program (" + std::string(backend_.name()) + "): " + std::to_string(program.decisions()) +
-                    " decisions, " + std::to_string(program.model().num_columns()) + " columns, " +
-                    std::to_string(program.model().num_rows()) + " rows, " + std::to_string(r.nodes) + " nodes, " +
-                    outcome(r.status, best_.has_schedule());
+    best_.message = "integer program (" + std::string(backend_.name()) +
+                    "): " + detail::count_of(program.decisions(), "decision") + ", " +
+                    detail::count_of(program.model().num_columns(), "column") + ", " +
+                    detail::count_of(program.model().num_rows(), "row") + ", " + detail::count_of(r.nodes, "node") +
+                    ", " + outcome(r.status, best_.has_schedule());
     if (!r.message.empty() && r.status != mip_status::failed) best_.message += "; " + r.message;
   }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/method/hiremate/impl/level_model.hpp"
 #include "remat/mip/model.hpp"
 
@@ -96,8 +97,8 @@ class search {
 
   void refuse(double columns) {
     best_.refused = true;
-    best_.message = "the integer program would have some " + std::to_string(static_cast<std::uint64_t>(columns)) +
-                    " columns, more than max_columns";
+    best_.message = "the integer program would have some " +
+                    detail::count_of(static_cast<std::uint64_t>(columns), "column") + ", more than max_columns";
   }
 
   [[nodiscard]] level_model build() const {
@@ -163,11 +164,13 @@ class search {
       best_.lower_bound = best_.time;
     else if (r.bound > -mip_model::infinite)
       best_.lower_bound = std::max(least_time_, std::min(best_.time, program.time(r.bound)));
-    best_.message = std::string(backend_.name()) + ": " + std::to_string(program.decisions()) + " decisions, " +
-                    std::to_string(program.model().num_columns()) + " columns, " +
-                    std::to_string(program.model().num_rows()) + " rows, " + std::to_string(r.nodes) + " nodes, " +
-                    outcome + (r.message.empty() ? "" : "; " + r.message) +
-                    (wrong_ == 0 ? "" : "; " + std::to_string(wrong_) + " solutions were no schedules");
+    best_.message = std::string(backend_.name()) + ": " + detail::count_of(program.decisions(), "decision") + ", " +
+                    detail::count_of(program.model().num_columns(), "column") + ", " +
+                    detail::count_of(program.model().num_rows(), "row") + ", " + detail::count_of(r.nodes, "node") +
+                    ", " + outcome + (r.message.empty() ? "" : "; " + r.message) +
+                    (wrong_ == 0 ? ""
+                                 : "; " + detail::count_of(wrong_, "solution") +
+                                       (wrong_ == 1 ? " was no schedule" : " were no schedules"));
   }
 
   mip_backend_ref backend_;

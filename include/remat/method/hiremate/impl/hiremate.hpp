@@ -4,10 +4,17 @@
 #include "remat/method/hiremate.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <limits>
+#include <new>
+#include <optional>
+#include <span>
 #include <string>
 
+#include "remat/core/detail/foreign_call.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/depth_chains.hpp"
 #include "remat/method/detail/backend_failures.hpp"
@@ -376,15 +383,15 @@ class search {
       all.push_back(std::move(c.own));
     }
     if (!all.empty()) {
-      best_.message = std::to_string(all.size()) + " hierarchies with " + std::to_string(groups) + " sub-graphs";
-      const auto say = [&](std::size_t count, const char* before, const char* after) {
-        if (count > 0) best_.message += "; " + (before + std::to_string(count)) + after;
+      best_.message = count_of(all.size(), "hierarchy", "hierarchies") + " with " + count_of(groups, "sub-graph");
+      const auto say = [&](std::size_t count, const char* before, const char* thing, const char* after) {
+        if (count > 0) best_.message += "; " + (before + count_of(count, thing)) + after;
       };
-      say(left_out_.chains, "", " chains not solved with ways");
-      say(left_out_.levels, "", " levels not begun");
-      say(left_out_.cut_short, "the search of ", " sub-graphs cut short");
-      say(left_out_.tables, "", " tables too large");
-      say(left_out_.programs, "", " integer programs not solved");
+      say(left_out_.chains, "", "chain", " not solved with ways");
+      say(left_out_.levels, "", "level", " not begun");
+      say(left_out_.cut_short, "the search of ", "sub-graph", " cut short");
+      say(left_out_.tables, "", "table", " too large");
+      say(left_out_.programs, "", "integer program", " not solved");
     }
     best_.statistics.own.set("hierarchies", std::move(all));
     report_failures(failures_, best_);

@@ -18,6 +18,7 @@
 #include "remat/chain/detail/stage_chain.hpp"
 #include "remat/chain/detail/stage_ways.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/hierarchy/detail/find_ways.hpp"
 #include "remat/hierarchy/detail/isomorphism.hpp"
@@ -60,8 +61,8 @@ class chain_search {
     }
     if (stopped == stop_reason::none) stopped = solve_finer();
     if (best_.plan)
-      best_.message = std::to_string(distinct_) + " distinct among " + std::to_string(blocks_) + " blocks, " +
-                      std::to_string(solves_) + " budgets of blocks solved";
+      best_.message = std::to_string(distinct_) + " distinct among " + detail::count_of(blocks_, "block") + ", " +
+                      detail::count_of(solves_, "budget") + " of blocks solved";
     sort_candidates();
     return stopped;
   }

@@ -13,18 +13,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "arena_plan/buffers.hpp"
 #include "remat/arena.hpp"
 #include "remat/core/error.hpp"
+#include "remat/io/detail/files.hpp"
 #include "remat/io/text.hpp"
 #include "remat/memory/check.hpp"
 #include "remat/memory/plan.hpp"
@@ -42,12 +40,8 @@ struct arguments {
 };
 
 std::string slurp(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    throw remat::bad_file(path, "", "is a directory; expected the name of a file");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw remat::bad_file(path, "", "cannot be opened");
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ifstream in = remat::detail::open_to_read(path);
+  return remat::detail::read_text(in, remat::printable(path, 4096));
 }
 
 const char* in_words(remat::memory_fit_status status) {

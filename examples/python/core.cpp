@@ -17,12 +17,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -474,9 +474,9 @@ void write_report(const python_problem& problem, const std::vector<const python_
     row.by = s.by;
     report.add(std::move(row), remat::memory_profile_of(p, *problem.graph, *s.plan));
   }
-  std::ofstream out(path, std::ios::binary);
-  report.write(out);
-  if (!out.flush()) throw remat::bad_argument(path + ": cannot be written");
+  std::ostringstream text;
+  report.write(text);
+  remat::detail::write_text(path, text.str());
 }
 #endif
 

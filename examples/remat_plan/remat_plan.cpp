@@ -475,7 +475,7 @@ bool write_files(const input& in, const arguments& args, [[maybe_unused]] const 
     try {
       shared::write_file(path, fill);
       return true;
-    } catch (const remat::bad_file& e) {
+    } catch (const shared::file_failure& e) {
       shared::note("remat-plan", e.what());
       return written = false;
     }

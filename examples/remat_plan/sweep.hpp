@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -31,11 +30,11 @@
 #include "remat/version.hpp"
 #include "shard.hpp"
 #include "shared/program.hpp"
+#include "shared/whole_file.hpp"
 #include "sweep_arguments.hpp"
 #include "sweep_grid.hpp"
 #include "sweep_output.hpp"
 #include "sweep_records.hpp"
-#include "whole_file.hpp"
 
 namespace remat_plan {
 
@@ -62,10 +61,11 @@ inline void note(const std::string& text) { shared::note("remat-plan", text); }
 }
 
 inline void make_folder(const std::string& option, const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (!fs::is_directory(path, error))
-    throw usage_error(option + " " + path + ": cannot be made" + (error ? ": " + error.message() : "; it is a file"));
+  std::error_code failed, ignored;
+  fs::create_directories(path, failed);
+  if (fs::is_directory(path, ignored)) return;
+  if (fs::exists(path, ignored)) throw usage_error(option + " " + path + ": is a file; expected a folder");
+  throw usage_error(option + " " + path + ": cannot be made: " + failed.message());
 }
 
 /// The arguments of the program for a file of the sweep.
@@ -79,7 +79,7 @@ inline void make_folder(const std::string& option, const std::string& path) {
 [[nodiscard]] inline std::vector<sweep_graph> hash_files(const std::vector<std::string>& paths) {
   std::vector<sweep_graph> files;
   for (const std::string& path : paths) {
-    const std::optional<std::string> text = read_whole(path);
+    const std::optional<std::string> text = shared::read_whole(path);
     if (!text) throw remat::bad_file(path, "", "there is no such file");
     sweep_graph file;
     file.path = path;
@@ -96,10 +96,10 @@ inline void make_folder(const std::string& option, const std::string& path) {
 [[nodiscard]] inline sweep_grid load_grid(const sweep_arguments& args, const sweep_planner& planner) {
   const fs::path path = fs::path(args.out) / "sweep.json";
   const std::vector<sweep_graph> files = hash_files(args.graphs);
-  const file_lock lock(path);
+  const shared::file_lock lock(path);
   lock.take();
   sweep_grid grid;
-  if (const std::optional<std::string> text = read_whole(path)) {
+  if (const std::optional<std::string> text = shared::read_whole(path)) {
     grid = parse_grid(*text, path.string());
     require_same_sweep(grid, path.string(), program_version(), args.settings, files);
     for (std::size_t i = 0; i < files.size(); ++i) grid.graphs[i].path = files[i].path;
@@ -119,7 +119,7 @@ inline void make_folder(const std::string& option, const std::string& path) {
     g.budgets = std::move(once);
     grid.graphs.push_back(std::move(g));
   }
-  write_whole(path, to_text(grid));
+  shared::write_whole(path, to_text(grid));
   return grid;
 }
 
@@ -164,7 +164,7 @@ class shard_run {
 
   /// Solves the pieces that are missing. Returns the exit status.
   [[nodiscard]] int solve() {
-    const file_lock lock(path_);
+    const shared::file_lock lock(path_);
     if (!lock.take_if_free()) {
       note(path_.string() + ": another process is at work on this shard; waiting for its end");
       lock.take();
@@ -225,13 +225,13 @@ class shard_run {
 
   /// Writes a damaged file again, with what is whole in it.
   void repair(const shard_file& file) {
-    const file_lock lock(file.path);
+    const shared::file_lock lock(file.path);
     if (file.path != path_) {  // the lock of our own file is held
       if (!lock.take_if_free()) return;
       const shard_file now = read_shard_file(file.path, grid_);  // whoever held the lock may have written it since
       if (now.damage.empty()) return;
     }
-    write_whole(file.path, shard_text(grid_, file.records).text());
+    shared::write_whole(file.path, shard_text(grid_, file.records).text());
   }
 
   [[nodiscard]] outcome solve_piece(std::size_t i, const std::stop_token& stop) {
@@ -246,7 +246,7 @@ class shard_run {
     if (!schedule.empty() && !stop.stop_requested()) {
       name = file_stem(g) + "-" + piece.solver + "-" + std::to_string(piece.budget) + "-" + std::to_string(piece.seed) +
              ".json";
-      write_whole(schedules() / name, schedule);
+      shared::write_whole(schedules() / name, schedule);
     }
     own_.add(to_record(piece, g.what, answer, name));
     return std::move(answer);
@@ -255,8 +255,8 @@ class shard_run {
   /// Writes the file of the shard, with the piece that was solved last.
   void keep() {
     try {
-      write_whole(path_, own_.text());
-    } catch (const file_failure& e) {
+      shared::write_whole(path_, own_.text());
+    } catch (const shared::file_failure& e) {
       throw std::runtime_error(std::string(e.what()) + "; the pieces that it held before, " +
                                std::to_string(own_.pieces() - 1) + ", are still there");
     }
@@ -335,13 +335,12 @@ class shard_run {
 /// Puts the shards of `args` together, prints the table if `prints`, and writes the files. Returns the exit status.
 [[nodiscard]] inline int merge_shards(const merge_arguments& args, bool prints = true) {
   using namespace sweeping;
-  survive_limits();
   std::optional<sweep_grid> grid;
   std::string first;
   sweep_results results;
   for (const std::string& folder : args.folders) {
     const fs::path path = fs::path(folder) / "sweep.json";
-    const std::optional<std::string> text = read_whole(path);
+    const std::optional<std::string> text = shared::read_whole(path);
     if (!text) throw remat::bad_file(path.string(), "", "there is no such file; expected the folder of a sweep");
     sweep_grid here = parse_grid(*text, path.string());
     if (!grid) {
@@ -385,7 +384,6 @@ class shard_run {
 
 /// Runs the sweep of `args`. Returns the exit status.
 [[nodiscard]] inline int run_sweep(const sweep_arguments& args, const sweep_planner& planner) {
-  sweeping::survive_limits();
   sweeping::make_folder("--out", args.out);
   if (args.keep_schedules) sweeping::make_folder("--out", args.out + "/schedules");
   sweeping::shard_run run(args, planner, sweeping::load_grid(args, planner));

@@ -21,7 +21,6 @@
 #include "remat/core/error.hpp"
 #include "sha256.hpp"
 #include "shared/usage_error.hpp"
-#include "whole_file.hpp"
 
 namespace remat_plan {
 

@@ -17,9 +17,9 @@
 #include "command_text.hpp"
 #include "outcome.hpp"
 #include "remat/render/table.hpp"
+#include "shared/whole_file.hpp"
 #include "sweep_grid.hpp"
 #include "sweep_records.hpp"
-#include "whole_file.hpp"
 
 #ifdef REMAT_HAVE_REPORT
 #include "report.hpp"
@@ -170,11 +170,11 @@ namespace sweeping {
 /// Writes the files of a finished sweep to `folder`. Throws `file_failure`.
 inline void write_results(const sweep_grid& grid, const std::vector<sweep_answer>& all,
                           const std::filesystem::path& folder) {
-  write_whole(folder / "results.jsonl", to_json_lines(grid, all));
-  write_whole(folder / "results.csv", to_csv(grid, all));
+  shared::write_whole(folder / "results.jsonl", to_json_lines(grid, all));
+  shared::write_whole(folder / "results.csv", to_csv(grid, all));
 #ifdef REMAT_HAVE_REPORT
   for (std::size_t g = 0; g < grid.graphs.size(); ++g)
-    write_whole(folder / ("report-" + sweeping::file_stem(grid.graphs[g]) + ".html"), to_report(grid, g, all));
+    shared::write_whole(folder / ("report-" + sweeping::file_stem(grid.graphs[g]) + ".html"), to_report(grid, g, all));
 #endif
 }
 

@@ -22,8 +22,8 @@
 #include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
 #include "shard.hpp"
+#include "shared/whole_file.hpp"
 #include "sweep_grid.hpp"
-#include "whole_file.hpp"
 
 namespace remat_plan {
 
@@ -229,7 +229,7 @@ class shard_text {
 
 /// Reads one file, which is there.
 [[nodiscard]] inline shard_file read_shard_file(const std::filesystem::path& path, const sweep_grid& grid) {
-  return parse_shard(read_whole(path).value_or(""), path, grid, keys_of(grid));
+  return parse_shard(shared::read_whole(path).value_or(""), path, grid, keys_of(grid));
 }
 
 /// The files of shards in `folder` whose path `concerns` accepts, by name.
@@ -243,7 +243,8 @@ template <class Accept>
   std::sort(paths.begin(), paths.end());
   std::vector<shard_file> all;
   for (const std::filesystem::path& path : paths)
-    if (const std::optional<std::string> text = read_whole(path)) all.push_back(parse_shard(*text, path, grid, keys));
+    if (const std::optional<std::string> text = shared::read_whole(path))
+      all.push_back(parse_shard(*text, path, grid, keys));
   return all;
 }
 

@@ -9,8 +9,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
@@ -20,6 +22,8 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <sstream>
+#include <streambuf>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -27,11 +31,14 @@
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
+#include "remat/io/detail/whole_file.hpp"
 #include "remat/render/table.hpp"
 #include "remat/version.hpp"
 #include "shared/trimmed.hpp"
 #include "shared/usage_error.hpp"
+#include "shared/whole_file.hpp"
 
 namespace shared {
 
@@ -197,18 +204,17 @@ inline constexpr std::string_view standard_stream = "-";
 /// An option that names a file to write, and its path.
 using output_option = std::pair<std::string, std::string>;
 
-/// Writes a file with `fill`, or standard output if the path is "-". Throws `bad_file` if that fails.
+/// Writes a file with `fill`, whole or not at all, or standard output if the path is "-". Throws `file_failure` if that
+/// fails.
 template <class Fill>
 void write_file(const std::string& path, const Fill& fill) {
-  if (path == standard_stream) {
+  std::ostringstream text;
+  if (path == standard_stream)
     fill(std::cout);
-    std::cout.flush();  // the end of the program says if it failed
-    return;
-  }
-  std::ofstream file(path, std::ios::binary);
-  if (file) fill(file);
-  file.close();
-  if (!file) throw remat::bad_file(path, "", "cannot be written");
+  else
+    fill(text);
+  std::cout.flush();  // before the file, which may be /dev/stdout; the end of the program says if it failed
+  if (path != standard_stream) write_whole(path, text.str());
 }
 
 /// True if both paths lead to one file of a disk, there or not yet: also through links, hard or symbolic, and "./".
@@ -219,12 +225,9 @@ void write_file(const std::string& path, const Fill& fill) {
     return false;
   if (const bool same = fs::equivalent(a, b, error); !error) return same;
   // At most one of them is there. A symbolic link may lead to the place where the other one will be.
-  const auto place = [](fs::path path) {
+  const auto place = [](const fs::path& path) {
     std::error_code ignored;
-    constexpr int most_links = 40;
-    for (int i = 0; i < most_links && fs::is_symlink(path, ignored); ++i)
-      path = path.parent_path() / fs::read_symlink(path, ignored);
-    return fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+    return fs::weakly_canonical(fs::absolute(remat::detail::end_of_links(path), ignored), ignored);
   };
   return place(a) == place(b);
 }
@@ -265,18 +268,61 @@ inline void note(const std::string& program, const std::string& what) {
   std::cerr << program << ": " << message_line(what) << '\n';
 }
 
+/// Passes on what a stream writes, and keeps the system's reason when that fails first, which the stream forgets.
+class watched_output : private std::streambuf {
+ public:
+  explicit watched_output(std::ostream& stream) : stream_(stream), below_(stream.rdbuf(this)) {}
+  watched_output(const watched_output&) = delete;
+  watched_output& operator=(const watched_output&) = delete;
+  ~watched_output() override {
+    const std::ios::iostate state = stream_.rdstate();
+    stream_.rdbuf(below_);  // clears the state
+    stream_.setstate(state);
+  }
+  /// The error number of the first failure; 0 if there is none, or none is known.
+  [[nodiscard]] int error() const noexcept { return error_; }
+
+ private:
+  template <class Call>
+  auto noting(const Call& call, const auto& is_failure) {
+    errno = 0;
+    const auto result = call();
+    if (is_failure(result) && error_ == 0) error_ = errno;
+    return result;
+  }
+  int_type overflow(int_type c) override {
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    return noting([&] { return below_->sputc(traits_type::to_char_type(c)); },
+                  [](int_type put) { return traits_type::eq_int_type(put, traits_type::eof()); });
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    return noting([&] { return below_->sputn(text, size); }, [&](std::streamsize put) { return put != size; });
+  }
+  int sync() override {
+    return noting([&] { return below_->pubsync(); }, [](int failed) { return failed != 0; });
+  }
+
+  std::ostream& stream_;
+  std::streambuf* below_;
+  int error_ = 0;
+};
+
 /// Runs the program `name`, whose `body` returns its exit status. What is thrown, and output that cannot be written,
 /// becomes one line on standard error. Status 2 for unusable arguments and input, 1 for other failures.
 template <class Body>
 [[nodiscard]] int run_program(const std::string& name, const Body& body) {
-  const auto fail = [&](const char* what, int status) {
+  const auto fail = [&](const std::string& what, int status) {
     note(name, what);
     return status;
   };
+  const watched_output watched(std::cout);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size (ulimit -f) fails with a message
   try {
     const int status = body();
     std::cout.flush();
-    return std::cout ? status : fail("standard output: cannot be written", std::max(status, 1));
+    if (std::cout) return status;
+    return fail("standard output: cannot be written" + remat::detail::whole_file::because(watched.error()),
+                std::max(status, 1));
   } catch (const usage_error& e) {
     return fail(e.what(), 2);
   } catch (const remat::execution_error& e) {

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -38,6 +39,7 @@
 #include "remat/render/table.hpp"
 #include "remat/schedule/lifetime.hpp"
 #include "shared/cuda_device.cuh"
+#include "shared/whole_file.hpp"
 #include "train/cuda_backend.cuh"
 #include "train/elements.cuh"
 #include "train/gpt.hpp"
@@ -328,7 +330,7 @@ class report {
     if (o.csv.empty()) return;
     const bool fresh = !std::ifstream(o.csv).good();
     csv_.open(o.csv, std::ios::app);
-    if (!csv_) throw std::runtime_error("--csv " + o.csv + " cannot be written");
+    check();
     if (fresh)
       csv_ << "device,products,precision,workspace_kib,layers,width,heads,context,batch,vocabulary,streams,mode,steps,"
               "budget,budget_bytes,peak_bytes,arena_bytes,taken_bytes,step_ms,step_first_quartile_ms,"
@@ -353,6 +355,7 @@ class report {
     csv_ << ',' << planned << ',' << r.losses.back() << ',';
     write_link();
     csv_ << r.host_arena << ',' << r.copied << ',' << r.simulated << ',' << result << '\n' << std::flush;
+    check();
   }
   void no_schedule(const std::string& budget, std::int64_t bytes, std::string_view status) {
     table_.row({budget, "no schedule: " + std::string(status)});
@@ -361,6 +364,7 @@ class report {
     csv_ << ",,,,,,,,,,";
     write_link();
     csv_ << ",,," << status << '\n' << std::flush;
+    check();
   }
   void print() const {
     std::ostringstream out;
@@ -369,6 +373,10 @@ class report {
   }
 
  private:
+  /// Throws if the file, to which each run adds a line, cannot be written.
+  void check() {
+    if (!csv_) throw shared::file_failure("--csv " + options_.csv, "cannot be written", std::strerror(errno));
+  }
   void begin_line(const std::string& budget, std::int64_t bytes) {
     const train::gpt_sizes& s = options_.sizes;
     csv_ << '"' << device_ << "\"," << products_ << ',' << train::gpu::name_of(options_.numbers) << ','
@@ -440,15 +448,14 @@ class launch_times {
  public:
   explicit launch_times(const options& o) : options_(o) {
     if (o.times.empty()) return;
-    csv_.open(o.times);
     csv_ << "budget,launch,kind,label,bytes,simulated_start_ms,simulated_ms,start_ms,ms\n";
-    if (!csv_) throw std::runtime_error("--times " + o.times + " cannot be written");
+    shared::write_whole(o.times, csv_.str());
   }
 
   /// Runs the plan three times, replayed if the others are, and writes the times of the last run.
   void write(const std::string& budget, const state& s, const problem& p, const schedule& plan,
              const memory_plan& memory, const cuda_seed& seed) {
-    if (!csv_.is_open()) return;
+    if (options_.times.empty()) return;
     const cuda_stream stream = make_cuda_stream();
     cuda_executor run(launch_plan(s.step.graph, p, plan.steps, memory, options_.streams),
                       kernel_table<cuda_call>(s.step.kernels), {.timing = true, .seed = &seed});
@@ -482,12 +489,12 @@ class launch_times {
            << starts[i] * 1e3 << ',' << simulated * 1e3 << ',' << measured[i].start << ',' << measured[i].duration
            << '\n';
     }
-    csv_.flush();
+    shared::write_whole(options_.times, csv_.str());
   }
 
  private:
   options options_;
-  std::ofstream csv_;
+  std::ostringstream csv_;  // the whole file
 };
 
 struct planned {

@@ -625,14 +625,38 @@ TEST_CASE("output that cannot be written: exit status 1, and a line on standard 
                                        std::string("--list-options"), std::string("--list-solvers")}) {
     CAPTURE(arguments);
     CHECK(status_of(arguments + " > /dev/full") == 1);
-    CHECK(slurp(folder.file("err")) == "remat-plan: standard output: cannot be written\n");
+    CHECK(slurp(folder.file("err")) == "remat-plan: standard output: cannot be written: No space left on device\n");
     CHECK(status_of(arguments + " > /dev/null") == 0);
   }
   for (const char* option : {"--out", "--intervals", "--dot"}) {
     CAPTURE(option);
     CHECK(status_of(solve + option + " /dev/full > /dev/null") == 1);
-    CHECK(slurp(folder.file("err")) == "remat-plan: /dev/full: cannot be written\n");
+    CHECK(slurp(folder.file("err")) == "remat-plan: /dev/full: cannot be written: No space left on device\n");
   }
+}
+
+TEST_CASE("files that the disk has no room for stay as they were, each with a reason") {
+  if (!built()) return;
+  const scratch folder;
+  const auto status_of = [&](const std::string& before, const std::string& graph, const std::string& more) {
+    const int status = std::system((before + "'" + program + "' '" + graph + "' --budget 1.0 --solver no_remat " +
+                                    more + " > /dev/null 2> '" + folder.file("err") + "'")
+                                       .c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  for (const char* option : {"--out", "--intervals", "--trace", "--dot"}) {
+    CAPTURE(option);
+    const std::string path = folder.file("f");
+    REQUIRE(status_of("", toy, std::string(option) + " '" + path + "'") == 0);
+    const std::string old = slurp(path);
+    CHECK(status_of("ulimit -f 8; ", data + "/graphs/gpt2-small-b8-s1024.json",
+                    std::string(option) + " '" + path + "'") == 1);
+    CHECK(slurp(folder.file("err")) == "remat-plan: " + path + ": cannot be written: File too large\n");
+    CHECK(slurp(path) == old);
+  }
+  std::size_t left = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path())) ++left;
+  CHECK(left == 2);  // f and err
 }
 
 TEST_CASE("a small number as a budget means bytes, and a line on standard error says so") {

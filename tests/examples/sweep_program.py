@@ -160,7 +160,7 @@ with tempfile.TemporaryDirectory() as scratch_name:
     before = None
     for limit in (0, 3000, 9000):
         sweep(full, status=1, says="cannot be written: File too large", limit=limit)
-        assert not list(full.glob(".*.new"))
+        assert not list(full.glob(".remat-*"))
         if before is not None:
             assert (full / "shard-1-of-1.jsonl").read_bytes().splitlines()[: len(before) - 1] == before[:-1]
         if (full / "shard-1-of-1.jsonl").exists():

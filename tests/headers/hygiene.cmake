@@ -6,7 +6,7 @@ include("${COMPONENTS}")
 
 file(READ "${INCLUDE}/../../docs/references.bib" references)
 set(foreign_namespaces)
-set(posix mip/detail/child_process.hpp mip/impl/command.hpp)
+set(posix io/detail/whole_file.hpp mip/detail/child_process.hpp mip/impl/command.hpp)
 file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/*.hpp" "${INCLUDE}/*.cuh")
 foreach(header IN LISTS headers)
   file(STRINGS "${INCLUDE}/${header}" first LIMIT_COUNT 2)

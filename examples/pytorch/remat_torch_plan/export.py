@@ -6,6 +6,7 @@ import torch
 
 from .arguments import check_step
 from .capture import capture
+from .files import write_whole
 from .graph import build
 from .measure import measure as measure_operations
 
@@ -34,8 +35,7 @@ def export(model, loss, inputs, path=None, *, kwargs=None, device=None, measure=
             "note": note,
         }
         if path is not None:
-            with open(path, "w") as file:
-                json.dump(graph.to_json(), file)
+            write_whole(path, json.dumps(graph.to_json()), "the graph")
         return graph
     finally:
         taken.close()

@@ -8,13 +8,13 @@ in their order; such a step runs once, to measure it, where the file is read.
 """
 import hashlib
 import json
-import os
 import re
 from dataclasses import asdict
 
 import torch
 
 from .errors import PlanError
+from .files import write_whole
 from .link import Link
 from .measure import measure as measure_operations
 from .planner import Schedule, is_fraction, parse_budget
@@ -35,16 +35,7 @@ def save_plans(path, plans, options):
     else:
         content["plans"] = [_plan_to_json(plan) for plan in plans]
     text = json.dumps({"format": _FORMAT, "digest": _digest(content), **content})
-    part = f"{path}.part-{os.getpid()}"
-    try:
-        with open(part, "w") as file:
-            file.write(text)
-        os.replace(part, path)
-    except OSError as error:
-        raise PlanError(f"{path}: the plans cannot be written: {error.strerror}") from error
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
+    write_whole(path, text, "the plans")
 
 
 class SavedPlans:

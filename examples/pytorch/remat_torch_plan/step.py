@@ -25,6 +25,7 @@ from .capture import LossModule, capture
 from .compare import TRACE, Ways, compare_with_eager
 from .eager import has_recurrent_layers
 from .errors import BudgetError, CaptureError, PlanError, PlanWarning, TooManyPlansError
+from .files import write_whole
 from .frozen import FrozenStep
 from .gradients import exact_hooks
 from .graph import has_own_generator, tensors_of
@@ -751,8 +752,7 @@ class PlannedStep(nn.Module):
         summary = _summary(self._state.module, found, optimizer, device_bytes)
         if isinstance(found, RegionsPlan):
             page = os.path.join(self._folder, f"plan-{self.plans.index(found)}.html")
-            with open(page, "w") as file:
-                file.write(page_of(found, summary))
+            write_whole(page, page_of(found, summary), "the page")
         else:
             page = found.schedule.report
         if path is not None:
@@ -760,7 +760,9 @@ class PlannedStep(nn.Module):
                 if self._state.saved:
                     raise PlanError("path: a plan from a file has no page; the step that was saved has it")
                 raise PlanError("path: there is no page, since remat-plan was built without Chart.js; `python -m remat_torch_plan --check`")
-            page = os.path.abspath(shutil.copyfile(page, path))
+            with open(page, encoding="utf-8") as file:
+                write_whole(path, file.read(), "the page")
+            page = os.path.abspath(path)
         if show and page and os.path.exists(page):
             webbrowser.open("file://" + page)
         lines = [summary]

@@ -236,7 +236,8 @@ class json_value::children {
 /// infinite.
 [[nodiscard]] std::string to_json(const training_graph& graph);
 
-/// Writes a training graph to a file, over the old content. Throws `bad_file` if that fails. See `to_json`.
+/// Writes a training graph to a file, in place of the old content, which stays whole if that fails: then `bad_file` is
+/// thrown, with the reason. See `to_json`.
 void write_training_graph(const std::filesystem::path& path, const training_graph& graph);
 
 /// A training graph with its costs and its `problem`: read, validated, and ready to be solved.
@@ -325,7 +326,7 @@ struct schedule_file {
 /// Bytes of names that are not UTF-8 are replaced. O(steps) time.
 [[nodiscard]] std::string to_json(const schedule_file& file);
 
-/// Writes a schedule to a file, over the old content. Throws `bad_file` if that fails.
+/// Writes a schedule to a file, as `write_training_graph` does.
 void write_schedule(const std::filesystem::path& path, const schedule_file& file);
 
 /// A key of a file that its format does not name.

@@ -5,11 +5,8 @@
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <iostream>
-#include <istream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,6 +48,7 @@ class program_ranks {
     // A signal is for rank 0, which then stops the pieces of the others.
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, SIG_IGN);
+    std::signal(SIGHUP, SIG_IGN);
 #endif
   }
   program_ranks(const program_ranks&) = delete;
@@ -87,15 +85,11 @@ class program_ranks {
   /// The input file `path`, or standard input for "-". Rank 0 reads it, and sends the text.
   [[nodiscard]] input_file read(const std::string& path) const {
     if (!several()) return reading::read_input_file(path);
-    const bool standard = path == shared::standard_stream;
     std::string text;
-    std::optional<input_file> own;  // which says what is wrong with a file
     std::exception_ptr failure;
     if (is_first()) {
       try {
-        text = reading::is_hlo(path) ? "h" : "j";
-        if (!standard) own = reading::read_input_file(path);
-        text += standard ? text_of(std::cin) : text_of_file(path);
+        text = reading::input_text(path);
       } catch (...) {
         failure = std::current_exception();
       }
@@ -103,8 +97,7 @@ class program_ranks {
     const std::string sent = share((failure ? "-" : "+") + text);
     if (failure) std::rethrow_exception(failure);
     if (sent.front() == '-') throw shared::usage_error("rank 0 cannot read " + path);
-    if (own) return std::move(*own);
-    return reading::read_input_text(std::string_view(sent).substr(2), path, sent[1] == 'h');
+    return reading::read_input_text(std::string_view(sent).substr(1), path);
   }
 
   /// Calls `prepare()` on every rank. If that throws on one of them, an exception leaves the call on all.
@@ -150,14 +143,6 @@ class program_ranks {
     int overflow(int c) override { return traits_type::not_eof(c); }
     std::streamsize xsputn(const char*, std::streamsize count) override { return count; }
   };
-
-  [[nodiscard]] static std::string text_of(std::istream& in) {
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  }
-  [[nodiscard]] static std::string text_of_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return text_of(file);
-  }
 
 #ifdef REMAT_HAVE_MPI
   [[nodiscard]] static bool is_launched() {

@@ -18,6 +18,7 @@
 #include "remat/core/error.hpp"
 #include "remat/core/id.hpp"
 #include "remat/io/detail/files.hpp"
+#include "remat/io/detail/foreign_format.hpp"
 #include "remat/io/impl/hlo_syntax.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -970,13 +971,15 @@ class lowering {
 }  // namespace detail::hlo_text
 
 REMAT_INLINE bool is_hlo_text(std::string_view text) {
-  detail::hlo_syntax::cursor in(text);
+  detail::hlo_syntax::cursor in(detail::without_byte_order_mark(text));
   in.skip();
   return in.take_text("HloModule");
 }
 
 REMAT_INLINE hlo_module parse_hlo(std::string_view text, const std::string& file) {
-  const detail::hlo_syntax::module module = detail::hlo_syntax::parser(text, file).parse();
+  detail::refuse_foreign_format(text, file);
+  const detail::hlo_syntax::module module =
+      detail::hlo_syntax::parser(detail::without_byte_order_mark(text), file).parse();
   return detail::hlo_text::lowering(module).run();
 }
 

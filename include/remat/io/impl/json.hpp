@@ -16,6 +16,7 @@
 #include "remat/core/option.hpp"
 #include "remat/graph/detail/label.hpp"
 #include "remat/io/detail/files.hpp"
+#include "remat/io/detail/foreign_format.hpp"
 
 namespace REMAT_NAMESPACE {
 
@@ -159,6 +160,7 @@ REMAT_INLINE std::int64_t json_document::require_format(std::string_view format_
 }
 
 REMAT_INLINE void json_document::parse(std::string_view text) {
+  detail::refuse_foreign_format(text, file_);
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
     throw bad_file(file_, "", "is empty; expected a JSON object");
   if (const auto zero = text.find('\0'); zero != std::string_view::npos)  // the parser would take it for the end

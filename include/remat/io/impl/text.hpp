@@ -259,7 +259,8 @@ class line_reader {
 
 REMAT_INLINE intervals_file parse_intervals(std::string_view text, const std::string& name) {
   detail::intervals_csv::line_reader reader(name);
-  if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);  // byte order mark
+  detail::refuse_foreign_format(text, name);
+  text = detail::without_byte_order_mark(text);
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     reader.read(text.substr(0, end));

@@ -26,6 +26,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -264,7 +265,8 @@ remat::run_control control_of(const std::optional<double>& seconds, const std::o
 ///
 /// This thread meanwhile calls `heard` with the latest progress, and asks for signals some fifty times a second.
 /// Ctrl-C, or an exception from `heard`, stops the solve. An answer that is there then goes out with the exception
-/// `Interrupted` after Ctrl-C, and is dropped for another exception.
+/// `Interrupted` after Ctrl-C, and is dropped for another exception. If the system gives no thread, the job runs on
+/// this one, and both wait for its end.
 template <class Job>
 auto watched(remat::run_control run, const nb::object& heard, Job&& job) {
   using answer = decltype(job(run));
@@ -284,7 +286,7 @@ auto watched(remat::run_control run, const nb::object& heard, Job&& job) {
     };
   std::optional<nb::python_error> raised;
   {
-    std::jthread worker([&] {
+    const auto work = [&] {
       try {
         result.emplace(job(run));
       } catch (...) {
@@ -293,7 +295,14 @@ auto watched(remat::run_control run, const nb::object& heard, Job&& job) {
       const std::lock_guard lock(mutex);
       done = true;
       changed.notify_one();
-    });
+    };
+    std::jthread worker;
+    try {
+      worker = std::jthread(work);
+    } catch (const std::system_error&) {
+      const nb::gil_scoped_release unlocked;
+      work();
+    }
     for (bool ended = false; !ended;) {
       std::optional<python_progress> now;
       {

@@ -15,6 +15,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "remat/core/run.hpp"
@@ -38,7 +39,12 @@ class progress_line {
  public:
   progress_line(double baseline_time, std::stop_token stop)
       : shown_(is_drawable_terminal(STDERR_FILENO)), baseline_time_(baseline_time), stop_(std::move(stop)) {
-    if (shown_) drawer_ = std::jthread([this](const std::stop_token& end) { draw(end); });
+    if (!shown_) return;
+    try {
+      drawer_ = std::jthread([this](const std::stop_token& end) { draw(end); });
+    } catch (const std::system_error&) {
+      shown_ = false;  // the system gives no thread to draw with
+    }
   }
   progress_line(const progress_line&) = delete;
   progress_line& operator=(const progress_line&) = delete;

@@ -24,6 +24,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -223,7 +224,8 @@ class communicator {
 
 namespace detail {
 
-/// A piece on a thread of its own, so that the thread that may call MPI can wait for messages meanwhile.
+/// A piece on a thread of its own, so that the thread that may call MPI can wait for messages meanwhile. If the system
+/// gives no thread, the piece runs in `begin`, and messages wait for its end.
 class piece_thread {
  public:
   /// Stops the piece and waits for its end.
@@ -236,11 +238,12 @@ class piece_thread {
     news_.reset();
     failure_ = nullptr;
     seconds_ = 0;
-    thread_ = std::jthread([this, work = std::move(work)]() mutable {
+    is_busy_ = true;
+    const auto run = [this, work = std::make_shared<Work>(std::move(work))] {
       const run_clock clock(run_control{});
       std::exception_ptr failure;
       try {
-        work(stop_.get_token(), [this](const progress& p) {
+        (*work)(stop_.get_token(), [this](const progress& p) {
           const std::lock_guard lock(mutex_);
           news_ = p;
         });
@@ -254,10 +257,15 @@ class piece_thread {
         done_ = true;
       }
       ended_.notify_one();
-    });
+    };
+    try {
+      thread_ = std::jthread(run);
+    } catch (const std::system_error&) {
+      run();
+    }
   }
   /// Returns true if a piece has begun whose end has not been taken.
-  [[nodiscard]] bool is_busy() const noexcept { return thread_.joinable(); }
+  [[nodiscard]] bool is_busy() const noexcept { return is_busy_; }
   /// Asks the piece to stop.
   void stop() { stop_.request_stop(); }
   /// Waits for the end of the piece, at most for `time`. Returns true if it has ended; `take` is then to be called.
@@ -267,7 +275,8 @@ class piece_thread {
   }
   /// Returns the seconds of a piece that has ended, and rethrows its exception.
   double take() {
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
+    is_busy_ = false;
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     return seconds_;
   }
@@ -278,6 +287,7 @@ class piece_thread {
   }
 
  private:
+  bool is_busy_ = false;
   std::mutex mutex_;  // one mutex for what follows but the thread
   std::condition_variable ended_;
   bool done_ = false;

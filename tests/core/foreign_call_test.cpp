@@ -25,6 +25,16 @@ TEST_CASE("a failure of the code becomes a text") {
   CHECK(call.run([] { throw 42; }) == std::optional<std::string>("an exception that is no std::exception"));
 }
 
+TEST_CASE("failures are counted, and the first one stays") {
+  remat::detail::foreign_failures failures;
+  CHECK(failures.count() == 0);
+  CHECK(failures.first().empty());
+  failures.note("one");
+  failures.note("two");
+  CHECK(failures.count() == 2);
+  CHECK(failures.first() == "one");
+}
+
 TEST_CASE("what a callback throws leaves the call, even if the code has caught it") {
   foreign_call call;
   int heard = 0;

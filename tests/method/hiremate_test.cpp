@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <new>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -417,6 +419,38 @@ TEST_CASE("a backend that throws or returns too few values: its failure is told,
   const problem linked = p.with_link({.out = 1e6, .in = 1e6, .latency = 0});
   check_failure(linked, hiremate_with(test::throwing_backend{})(linked, options),
                 "the backend throwing failed: licence expired");
+}
+
+TEST_CASE("a sub-solver of the user's that throws: its failure is told, and what else is found stays") {
+  const problem p = bundled("rk/fno1d", 60);
+  hiremate_options options = limited(100'000);
+  options.own_sub_solver = [](const problem&, std::span<const schedule>, const run_control&) -> solution {
+    throw std::runtime_error("licence expired");
+  };
+  const std::string says = "the sub-solver failed: licence expired";
+  const auto check_failure = [&](const problem& instance) {
+    const solution s = hiremate_own(instance, options);
+    test::check_answer(instance, s);
+    CHECK(s.has_schedule());
+    CHECK(s.message.find(says) != std::string::npos);
+    REQUIRE(s.statistics.own.find<std::string>("sub_solver_failure") != nullptr);
+    CHECK(*s.statistics.own.find<std::string>("sub_solver_failure") == says);
+  };
+  check_failure(p);
+  options.run.threads = 2;
+  check_failure(p);
+  check_failure(p.with_link({.out = 1e6, .in = 1e6, .latency = 0}));
+  // An exception of the caller's own callback leaves the solve, also if it passes through a sub-solver.
+  options.run.on_progress = [](const progress&) { throw std::logic_error("of the callback"); };
+  CHECK_THROWS_WITH_AS((void)hiremate_own(p, options), "of the callback", std::logic_error);
+  // A sub-solver that does nothing but throw when its memory runs out: the answer says so.
+  options.run.on_progress = {};
+  options.own_sub_solver = [](const problem&, std::span<const schedule>, const run_control&) -> solution {
+    throw std::bad_alloc();
+  };
+  const solution s = hiremate_own(p, options);
+  CHECK(s.out_of_memory);
+  CHECK(s.statistics.own.find<std::string>("sub_solver_failure") == nullptr);
 }
 
 TEST_CASE("chains that are not begun are counted and reported") {

@@ -73,7 +73,8 @@ using sub_method_rule = std::function<std::vector<sub_method>(const sub_graph_fa
 
 /// A solver of the user's for sub-graphs: `solve(problem, starts, run)`, with schedules to begin with (those that do
 /// not fit the budget are to be ignored). It keeps the limits of `run`, may be called by several threads at once, and
-/// calls no progress callback. Of its answer the schedule, the bound and the work are used.
+/// calls no progress callback. Of its answer the schedule, the bound and the work are used. If it throws, that answer
+/// is left out, and the message of `hiremate` has the reason.
 using sub_graph_solver =
     std::function<solution(const problem& p, std::span<const schedule> starts, const run_control& run)>;
 
@@ -255,7 +256,7 @@ namespace detail {
 /// - `search_level_time`, and `h_ilp`: `refused` (as above), `columns`, `rows`, `nodes`, `bound`, `gap`, `seconds`,
 ///   `time`, `ending`; times are of schedules, in the cost model's unit, and stand there if there is one.
 /// If the backend failed (`mip_backend_ref::solve`): `backend_failures`, their number, and `backend_failure`, the first
-/// one, which the message tells, too.
+/// one, which the message tells, too. If `own_sub_solver` threw: `sub_solver_failures` and `sub_solver_failure`, alike.
 ///
 ///     solution s = hiremate_with(branch_and_bound)(problem, {.run = {.time_limit = std::chrono::seconds(5)}});
 template <mip_backend Backend>

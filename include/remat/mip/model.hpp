@@ -10,13 +10,13 @@
 #include <iosfwd>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "remat/core/detail/foreign_call.hpp"
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/option.hpp"
 #include "remat/core/run.hpp"
@@ -212,14 +212,12 @@ class mip_failures {
   /// Notes the failure of a backend.
   void note(std::string_view backend, std::string_view text);
   /// The number of failures.
-  [[nodiscard]] std::uint64_t count() const;
+  [[nodiscard]] std::uint64_t count() const { return failures_.count(); }
   /// The first failure, for people: "the backend cbc failed: …"; empty without a failure.
-  [[nodiscard]] std::string first() const;
+  [[nodiscard]] std::string first() const { return failures_.first(); }
 
  private:
-  mutable std::mutex mutex_;  // one mutex for the members below
-  std::uint64_t count_ = 0;
-  std::string first_;
+  detail::foreign_failures failures_;
 };
 
 /// Refers to a MIP backend of any type: what solvers take as an argument, so that they need not be templates.

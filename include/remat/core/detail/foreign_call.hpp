@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +12,31 @@
 #include "remat/core/detail/linkage.hpp"
 
 namespace REMAT_NAMESPACE::detail {
+
+/// The failures of foreign code during a solve. Threads may share it.
+class foreign_failures {
+ public:
+  /// Notes a failure. Of the texts the first one stays.
+  void note(std::string text) {
+    const std::lock_guard lock(mutex_);
+    if (count_++ == 0) first_ = std::move(text);
+  }
+  /// The number of failures.
+  [[nodiscard]] std::uint64_t count() const {
+    const std::lock_guard lock(mutex_);
+    return count_;
+  }
+  /// The first failure; empty without one.
+  [[nodiscard]] std::string first() const {
+    const std::lock_guard lock(mutex_);
+    return first_;
+  }
+
+ private:
+  mutable std::mutex mutex_;  // one mutex for the members below
+  std::uint64_t count_ = 0;
+  std::string first_;
+};
 
 /// One call of code that is not the library's, such as a MIP backend or a solver of the user's. It tells a failure of
 /// that code from what a callback throws that the code calls: the one becomes a text, the other leaves the call.

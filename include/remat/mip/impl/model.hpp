@@ -208,22 +208,11 @@ REMAT_INLINE void write_mps(std::ostream& out, const mip_model& model, std::stri
 }
 
 REMAT_INLINE void mip_failures::note(std::string_view backend, std::string_view text) {
-  const std::lock_guard lock(mutex_);
-  if (count_++ > 0) return;
-  first_ = "the backend ";
-  first_ += backend;
-  first_ += " failed";
-  if (!text.empty()) (first_ += ": ") += text;
-}
-
-REMAT_INLINE std::uint64_t mip_failures::count() const {
-  const std::lock_guard lock(mutex_);
-  return count_;
-}
-
-REMAT_INLINE std::string mip_failures::first() const {
-  const std::lock_guard lock(mutex_);
-  return first_;
+  std::string failure = "the backend ";
+  failure += backend;
+  failure += " failed";
+  if (!text.empty()) (failure += ": ") += text;
+  failures_.note(std::move(failure));
 }
 
 namespace detail::mip_answers {

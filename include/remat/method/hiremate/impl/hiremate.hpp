@@ -34,15 +34,39 @@ namespace hiremate_solve {
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// How the ways of groups are searched for.
-inline sub_graph_search sub_graphs_of(const hiremate_options& options, mip_backend_ref backend) {
+/// The user's solver of sub-graphs. If it throws, `failures` notes that, and the solve goes on without that answer;
+/// memory that runs out in it is the solve's to report.
+inline sub_graph_solver noting(const sub_graph_solver& solver, foreign_failures& failures) {
+  if (!solver) return {};
+  return [&solver, &failures](const problem& p, std::span<const schedule> starts, const run_control& run) {
+    foreign_call call;
+    run_control watched = run;
+    watched.on_progress = call.watched(run.on_progress);
+    solution answer;
+    bool out_of_memory = false;
+    const std::optional<std::string> failure = call.run([&] {
+      try {
+        answer = solver(p, starts, watched);
+      } catch (const std::bad_alloc&) {
+        out_of_memory = true;
+      }
+    });
+    if (out_of_memory) throw std::bad_alloc();
+    if (failure) failures.note("the sub-solver failed: " + printable(*failure, 300));
+    return failure ? solution() : answer;
+  };
+}
+
+/// How the ways of groups are searched for. `failures`: those of a sub-solver of the user's.
+inline sub_graph_search sub_graphs_of(const hiremate_options& options, mip_backend_ref backend,
+                                      foreign_failures& failures) {
   sub_graph_search out;
   out.max_ways = options.max_ways;
   out.moves = options.moves;
   out.rule = options.rule;
   if (options.sub_solver != sub_method::automatic)
     out.rule = [method = options.sub_solver](const sub_graph_facts&) { return std::vector<sub_method>{method}; };
-  out.own_solver = options.own_sub_solver;
+  out.own_solver = noting(options.own_sub_solver, failures);
   out.backend = backend;
   out.max_columns = options.max_columns;
   out.nodes = options.nodes;
@@ -159,7 +183,7 @@ class search {
         options_(options),
         clock_(clock),
         best_(best),
-        groups_(sub_graphs_of(options, backend_)),
+        groups_(sub_graphs_of(options, backend_, sub_solver_failures_)),
         stages_(groups_) {
     stages_.moves = options.chain_moves;
     stages_.peaks = 1;
@@ -395,9 +419,11 @@ class search {
     }
     best_.statistics.own.set("hierarchies", std::move(all));
     report_failures(failures_, best_);
+    report_failures("sub_solver", sub_solver_failures_.count(), sub_solver_failures_.first(), best_);
   }
 
   mip_failures failures_{};
+  foreign_failures sub_solver_failures_{};
   mip_backend_ref backend_;
   const problem& p_;
   const hiremate_options& options_;
@@ -426,18 +452,21 @@ REMAT_INLINE piece_kind portable_group_ways(mip_backend_ref backend) {
 REMAT_INLINE solution solve_hiremate(mip_backend_ref backend, const problem& p, const hiremate_options& options) {
   hiremate_solve::require_valid(p, options);
   if (p.link()) {
-    std::string failure;
+    constexpr std::array<const char*, 2> kinds{"backend_failure", "sub_solver_failure"};
+    std::array<std::string, 2> failures;
     const auto method = [&](const problem& instance, hiremate_options now) {
       // A given hierarchy is one of the graph without copies.
       if (instance.graph().num_operations != p.graph().num_operations) now.hierarchy.reset();
       solution s = solve_hiremate(backend, instance, now);
-      if (const auto* first = s.statistics.own.find<std::string>("backend_failure")) failure = *first;
+      for (std::size_t k = 0; k < kinds.size(); ++k)
+        if (const auto* first = s.statistics.own.find<std::string>(kinds[k])) failures[k] = *first;
       return s;
     };
     solution s = solve_by_split_instances(p, "hiremate", options, method);
-    if (!failure.empty()) {  // its instance need not be that of the answer
-      s.statistics.own.set("backend_failure", failure);
-      s.message += (s.message.empty() ? "" : "; ") + failure;
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      if (failures[k].empty()) continue;  // its instance need not be that of the answer
+      s.statistics.own.set(kinds[k], failures[k]);
+      s.message += (s.message.empty() ? "" : "; ") + failures[k];
     }
     return s;
   }

@@ -17,7 +17,6 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -116,13 +115,56 @@ class command_line : public CLI::App {
       std::cout << help();
     } catch (const CLI::CallForVersion& e) {
       std::cout << e.what() << '\n';
+    } catch (const CLI::ExtrasError&) {
+      throw usage_error(about_extras(words) + help_hint());
     } catch (const CLI::ParseError& e) {
-      throw usage_error(e.what() + (" (" + get_name()) + " --help names all arguments)");
+      const std::string twice = about_repeated();
+      throw usage_error((twice.empty() ? e.what() : twice) + help_hint());
     }
     return false;
   }
 
  private:
+  [[nodiscard]] std::string help_hint() const { return " (" + get_name() + " --help names all arguments)"; }
+
+  /// The message about arguments that have no meaning: the first option among them and the nearest one, else all.
+  [[nodiscard]] std::string about_extras(const std::vector<std::string>& words) const {
+    std::vector<std::string> extras = remaining(), names;  // in an order of CLI11's own
+    for (const CLI::Option* const option : get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    std::string listed;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      const auto found = std::find(extras.begin(), extras.end(), words[i]);
+      if (found == extras.end()) continue;
+      extras.erase(found);
+      if (words[i].size() > 1 && words[i][0] == '-') {
+        const std::string name = words[i].substr(0, words[i].find('='));
+        const auto distance = [&](const std::string& other) { return remat::detail::name_distance(name, other); };
+        const auto nearest = std::min_element(names.begin(), names.end(),
+                                              [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+        const bool is_near = nearest != names.end() && distance(*nearest) <= std::max<std::size_t>(1, name.size() / 3);
+        return name + ": there is no such option" + (is_near ? "; the nearest one is " + *nearest : "");
+      }
+      listed += (listed.empty() ? "" : ", ") + words[i];
+    }
+    return "unexpected: " + listed;
+  }
+
+  /// The message about an option that is given more often than once; empty if none is.
+  [[nodiscard]] std::string about_repeated() const {
+    for (const CLI::Option* const option : get_options()) {
+      const std::vector<std::string>& given = option->results();
+      if (given.size() < 2 || option->get_items_expected_max() != 1 || option->get_lnames().empty()) continue;
+      const std::string name = "--" + option->get_lnames().front();
+      std::string message = name + ": is given " + remat::detail::count_of(given.size(), "time") + "; expected once";
+      if (option->get_type_name().find("[,") == std::string::npos) return message;
+      message += ": " + name + " ";
+      for (const std::string& value : given) message += (&value == &given.front() ? "" : ",") + value;
+      return message;
+    }
+    return {};
+  }
+
   /// The arguments, with a negative number as a part of the option before it: "--budget -1" becomes "--budget=-1".
   /// CLI11 would take the number for an option; this way the option's own message says what is wrong with it.
   [[nodiscard]] std::vector<std::string> joined_numbers(int argc, const char* const* argv) const {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-# The two tests of the project beside this file.
+# The tests of the project beside this file.
 
 set(components ${remat_components})
 list(REMOVE_ITEM components core)
@@ -10,6 +10,8 @@ foreach(header IN LISTS headers)
     list(APPEND consumer_headers "remat/${header}")
   endif()
 endforeach()
+add_test(NAME consumer.component_names COMMAND "${CMAKE_COMMAND}" "-DCONFIG=${PROJECT_BINARY_DIR}/remat-config.cmake"
+  "-DSCRATCH=${CMAKE_CURRENT_BINARY_DIR}/consumer/component_names" -P "${CMAKE_CURRENT_SOURCE_DIR}/consumer/component_names.cmake")
 foreach(way installed subdirectory)
   add_test(NAME consumer.${way} COMMAND "${CMAKE_COMMAND}" -DWAY=${way} "-DBUILD=${PROJECT_BINARY_DIR}"
     "-DSOURCE=${PROJECT_SOURCE_DIR}" "-DSCRATCH=${CMAKE_CURRENT_BINARY_DIR}/consumer/${way}"

@@ -116,10 +116,10 @@ say "CBC's process killed: an answer, and no crash" $borne 8
 
 # ---- signals ---------------------------------------------------------------------------------------------------------------
 borne=0 tries=0
-for signal in INT TERM; do
+for signal in INT TERM HUP; do
   for moment in 0.02 0.1 0.3 0.7 1.1; do
-    # A shell starts what runs beside it deaf to Ctrl-C.
-    env --default-signal=INT "$program" "$graphs/gpt2-medium-b4-s512.json" --budget 0.5 --solver auto --seconds 20 --json \
+    # A shell starts what runs beside it deaf to Ctrl-C, and nohup to HUP.
+    env --default-signal=INT,HUP "$program" "$graphs/gpt2-medium-b4-s512.json" --budget 0.5 --solver auto --seconds 20 --json \
       >"$scratch/out" 2>"$scratch/err" &
     process=$!
     sleep "$moment"
@@ -128,9 +128,9 @@ for signal in INT TERM; do
     status=$?
     tries=$((tries + 1))
     # Before the program listens, the signal ends it; from then on the best schedule found is printed.
-    case $status in 130 | 143) python3 -c 'import json, sys; [json.loads(l) for l in open(sys.argv[1])]' "$scratch/out" &&
+    case $status in 129 | 130 | 143) python3 -c 'import json, sys; [json.loads(l) for l in open(sys.argv[1])]' "$scratch/out" &&
       borne=$((borne + 1)) ;; esac
   done
 done
-say "Ctrl-C and TERM at random moments: 130 or 143, whole lines" $borne $tries
+say "Ctrl-C, TERM and HUP at random moments: 130, 143 or 129, whole lines" $borne $tries
 exit $bad

@@ -166,8 +166,8 @@ inline void define_options(CLI::App& app, arguments& out) {
       "  0    every solve gave a schedule\n"
       "  1    some gave none, or output could not be written\n"
       "  2    unusable arguments or input; one line on standard error says why\n"
-      "  129, 130, 143  SIGHUP (a lost connection), Ctrl-C or SIGTERM ended the solves; the best found is printed, and "
-      "written to the files\n\n"
+      "  130  Ctrl-C ended the solves; the best found is printed and written\n"
+      "  129  SIGHUP (a lost connection) did so, 143 SIGTERM\n\n"
       "A second one of these ends the program. Under nohup a lost connection ends nothing. While it solves, a line on "
       "standard error shows the progress, if that is a terminal.");
   app.add_option("graph", out.graph,

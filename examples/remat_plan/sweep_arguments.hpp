@@ -57,7 +57,8 @@ inline constexpr const char* sweep_footer =
     "  0    all pieces of this shard have an answer\n"
     "  1    a solver failed for some, or a file could not be written\n"
     "  2    unusable arguments or input; one line on standard error says why\n"
-    "  129, 130, 143  SIGHUP (a lost connection), Ctrl-C or SIGTERM; finished pieces are kept";
+    "  130  Ctrl-C; finished pieces are kept\n"
+    "  129  SIGHUP (a lost connection), 143 SIGTERM: the same";
 
 [[nodiscard]] inline std::vector<std::uint64_t> read_seeds(const std::string& option, const std::string& list) {
   std::vector<std::uint64_t> seeds;

@@ -175,7 +175,7 @@ with tempfile.TemporaryDirectory() as scratch_name:
     run("sweep", *SWEEP[1:], "--out", whole, status=2, says="it has 3 graphs, and here are 2")
     run("sweep", *SWEEP, GRAPHS[0], "--out", scratch / "x", status=2, says="is the same graph as")
     run("sweep", *SWEEP, DATA / "nobody.json", "--out", scratch / "x", status=2, says="nobody.json")
-    run("sweep", *SWEEP, "--out", scratch / "hello", status=2, says="it is a file")
+    run("sweep", *SWEEP, "--out", scratch / "hello", status=2, says="is a file; expected a folder")
     run("sweep", *SWEEP, status=2, says="--out DIR")
     run("sweep", GRAPHS[0], "--out", scratch / "x", status=2, says="--budget")
     run("sweep", status=2, says="graphs are missing")

@@ -164,7 +164,7 @@ def main():
         return listed.returncode  # it has said why
     pieces = [json.loads(line) for line in listed.stdout.splitlines()]
     missing = sorted((p for p in pieces if p["event"] != "found"), key=lambda p: -p["estimated_seconds"])
-    print(f"{len(pieces)} pieces, {len(pieces) - len(missing)} found in {args.out}", flush=True)
+    print(f"{len(pieces)} piece{'s' * (len(pieces) != 1)}, {len(pieces) - len(missing)} found in {args.out}", flush=True)
 
     failed = 0
     if missing:
@@ -199,7 +199,7 @@ def main():
             if not args.scheduler:
                 client.cluster.close()
     if failed:
-        print(f"remat_sweep.py: {failed} pieces failed; the same command tries them again", file=sys.stderr)
+        print(f"remat_sweep.py: {failed} piece{'s' * (failed != 1)} failed; the same command tries them again", file=sys.stderr)
         return 1
     return subprocess.run([program, "merge", args.out], check=False).returncode
 

@@ -333,7 +333,7 @@ TEST_CASE("an arena on the host that does not fit is refused") {
   const cuda_host_memory pinned(static_cast<std::size_t>(bytes));
   small.host_arena = cuda_host_memory(pinned.bytes().first(1));
   CHECK_THROWS_WITH_AS(make(std::move(small)),
-                       ("the host's arena has 1 bytes; the memory plan needs " + std::to_string(bytes)).c_str(),
+                       ("the host's arena has 1 byte; the memory plan needs " + std::to_string(bytes)).c_str(),
                        bad_argument);
 }
 

@@ -35,9 +35,8 @@ TEST_CASE("the write check names an overrun into an input, and one into free mem
   const std::string named = "operation 1 (second) in step 1";
   const std::string what =
       "a kernel has written to byte 256 of the arena, which is neither its output nor its workspace";
-  for (const auto& [input_at, where] :
-       {std::pair{std::int64_t{256}, "it belongs to input tensor 0 (a)"},
-        std::pair{std::int64_t{512}, "1 bytes behind the end of output tensor 1 (b)"}}) {
+  for (const auto& [input_at, where] : {std::pair{std::int64_t{256}, "it belongs to input tensor 0 (a)"},
+                                        std::pair{std::int64_t{512}, "1 byte behind the end of output tensor 1 (b)"}}) {
     const std::string said = message_of_run(input_at, 1, cuda_debug::check_writes);
     CHECK(said.find(named) == 0);
     CHECK_MESSAGE(said.find(what) != std::string::npos, said);

@@ -138,7 +138,7 @@ TEST_CASE("streams that do not fit the plan are refused, with the reason") {
   CHECK(refusal(2, {a.get(), b.get()}) ==
         "2 streams are given for a plan of 2; it takes 1, as its stream 0 is the one passed to `run`");
   CHECK(refusal(3, {a.get()}) ==
-        "1 streams are given for a plan of 3; it takes 2, as its stream 0 is the one passed to `run`");
+        "1 stream is given for a plan of 3; it takes 2, as its stream 0 is the one passed to `run`");
   CHECK(refusal(3, {a.get(), a.get()}) == "stream 2 of the options is also stream 1");
   for (const cudaStream_t s : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread})
     CHECK(refusal(3, {a.get(), s}) == "stream 2 of the options is a default stream; it must be one that was created");

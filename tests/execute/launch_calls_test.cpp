@@ -419,6 +419,6 @@ TEST_CASE("as many streams must be given as the plan has") {
   const launch_plan made = e.launches(2, 1);
   const std::vector<host_stream> one(1);
   arena_memory arena(made);
-  CHECK_THROWS_WITH_AS((launch_calls<host_stream>(made, arena.bytes(), one)), "1 streams are given; the plan is for 2",
+  CHECK_THROWS_WITH_AS((launch_calls<host_stream>(made, arena.bytes(), one)), "1 stream is given; the plan is for 2",
                        bad_argument);
 }

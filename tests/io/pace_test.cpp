@@ -57,7 +57,7 @@ TEST_CASE("what is no graph is refused with the line and what would be right") {
   refused_graph("p tw 3 1\n1 2x\n", "`2x` is no vertex");
   refused_graph("p tw 3 1\n1 2 3\n", "line 2: an edge is two vertices; here are 3 words");
   refused_graph("p tw 3 1\n1 2\n2 3\n", "line 3: there are more edges than the 1");
-  refused_graph("p tw 3 2\n1 2\n", "has 1 edges; its first line says 2");
+  refused_graph("p tw 3 2\n1 2\n", "has 1 edge; its first line says 2");
   refused_graph("p tw 99999999999 0\n", "`99999999999` is no number of vertices");
   CHECK_THROWS_WITH_AS((void)remat::read_pace_graph(std::filesystem::path("/nowhere/x.gr")),
                        doctest::Contains("there is no such file"), remat::bad_file);
@@ -73,7 +73,7 @@ TEST_CASE("what is no decomposition is refused") {
   refused_tree("s td 1 1 1\nb 1 2\n", "`2` is no vertex");
   refused_tree("s td 1 1 1\nb\n", "the number of the bag is missing");
   refused_tree("s td 1 1 1\nb 1 1\nb 1 1\n", "line 3: bag 1 comes twice");
-  refused_tree("s td 1 2 2\nb 1 1\n", "its largest bag has 1 vertices; its first line says 2");
+  refused_tree("s td 1 2 2\nb 1 1\n", "its largest bag has 1 vertex; its first line says 2");
   refused_tree("s td 2 1 2\nb 1 1\nb 2 2\n1 2 2\n", "the two bags of a tree edge");
   refused_tree("s td 2 1 2\nb 1 1\nb 2 2\n1 3\n", "`3` is no bag");
 }

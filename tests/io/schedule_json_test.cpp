@@ -157,7 +157,7 @@ TEST_CASE("what is not right is a bad_file with its place") {
   CHECK(error_of(with_steps("{}")) == "s.json: /steps: is an object; it must be an array");
   CHECK(error_of(with_steps("[3]")) == "s.json: /steps/0: is 3; it must be an array");
   CHECK(error_of(with_steps("[[\"compute\", 1], [\"free\"]]")) ==
-        "s.json: /steps/1: has 1 elements; a step is [name, id]");
+        "s.json: /steps/1: has 1 element; a step is [name, id]");
   CHECK(error_of(with_steps("[[\"load\", 1]]")) ==
         "s.json: /steps/0/0: is \"load\"; it must be \"compute\" or \"free\"");
   CHECK(error_of(with_steps("[[\"compute\", 2147483648]]")) ==

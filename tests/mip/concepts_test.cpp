@@ -98,7 +98,7 @@ TEST_CASE("an answer that breaks a promise counts as failed, and says which prom
     bool keeps_values;
   };
   const std::vector<row> rows = {
-      {answer_of(mip_status::optimal, {1}, 1, 1), "1 values, and the model has 2 columns", false},
+      {answer_of(mip_status::optimal, {1}, 1, 1), "1 value, and the model has 2 columns", false},
       {answer_of(mip_status::feasible, {}, 1, 1), "0 values, and the model has 2 columns", false},
       {answer_of(mip_status::optimal, {1, 0, 0}, 1, 1), "3 values, and the model has 2 columns", false},
       {answer_of(mip_status::optimal, {1, unknown}, 1, 1), "the value of column 1 is nan", false},
@@ -161,7 +161,7 @@ TEST_CASE("the callback hears of the final values, and of no values that a solve
   const mip_result r = mip_backend_ref(talkative).solve(one_of_two(), options);
   CHECK(heard == std::vector<std::vector<double>>{{1, 1}, {1, 0}});
   CHECK(r.status == mip_status::failed);
-  CHECK(r.message == "a better solution has 1 values, and the model has 2 columns");
+  CHECK(r.message == "a better solution has 1 value, and the model has 2 columns");
   CHECK(r.values == std::vector<double>{1, 0});
 
   std::vector<double> bounds;

@@ -168,7 +168,7 @@ TEST_CASE("flat arrays with costs that are none") {
 
 TEST_CASE("flat arrays of the wrong length") {
   CHECK(error_after<bad_argument>([](flat_graph& g) { g.time.pop_back(); }) ==
-        "flat graph: time has 1 entries; it must have one for each of the 2 operations");
+        "flat graph: time has 1 entry; it must have one for each of the 2 operations");
   CHECK(error_after<bad_argument>([](flat_graph& g) { g.bytes.push_back(1); }) ==
         "flat graph: bytes has 4 entries; it must have one for each of the 3 tensors");
   CHECK(error_after<bad_argument>([](flat_graph& g) { g.once = {0}; }).find("once has 1") != std::string::npos);

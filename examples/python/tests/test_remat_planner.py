@@ -154,7 +154,7 @@ def test_networkx_there_and_back():
     (lambda p: rp.Graph.from_arrays(np.array([1]), (np.array([0, 1]), np.array([0])), (np.array([0]), np.array([], int)),
                                     np.array([], int)), "offsets"),
     (lambda p: rp.Graph.from_arrays(np.array([1]), (np.array([0]), np.array([], int)), (np.array([0]), np.array([], int)),
-                                    np.array([], int), seconds=np.array([1.0])), "seconds has 1 values"),
+                                    np.array([], int), seconds=np.array([1.0])), "seconds has 1 value;"),
 ])
 def test_a_wrong_argument_is_one_line(call, message):
     with pytest.raises(rp.Error) as e:

@@ -18,6 +18,7 @@ from .errors import PlanError
 from .export import export
 from .planner import difference_of_versions, find_program, writes_reports
 from .private import FakeTensorMode
+from .words import count
 
 
 def load(place):
@@ -98,7 +99,7 @@ def main():
         return 2
     seconds = time.perf_counter() - begin
     print(
-        f"{arguments.out}: {len(graph.operations)} operations, {len(graph.storages)} tensors, "
+        f"{arguments.out}: {count(len(graph.operations), 'operation')}, {count(len(graph.storages), 'tensor')}, "
         f"baseline peak {graph.baseline_peak():,} bytes, {seconds:.1f} s"
     )
     return 0

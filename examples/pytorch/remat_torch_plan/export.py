@@ -9,6 +9,7 @@ from .capture import capture
 from .files import write_whole
 from .graph import build
 from .measure import measure as measure_operations
+from .words import count
 
 
 def export(model, loss, inputs, path=None, *, kwargs=None, device=None, measure=False, name=None):
@@ -44,4 +45,4 @@ def export(model, loss, inputs, path=None, *, kwargs=None, device=None, measure=
 def _device_name(device):
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device}, {torch.get_num_threads()} threads"
+    return f"{device}, {count(torch.get_num_threads(), 'thread')}"

@@ -68,6 +68,7 @@ from .sharded import Ranks, RanksDiffer, gather_nothing, gradients_by_backward, 
 from .snapshot import Snapshot, Writes
 from .tracker import AliveBytes
 from .ways import KEPT, Call, Ways, choose, least_peak, peak_of
+from .words import count
 
 _LOG = logging.getLogger("remat_torch_plan")
 _PLANS = 64  # of sets of shapes
@@ -157,11 +158,11 @@ class RegionsPlan:
             f"budget        {self.budget_bytes:,} bytes",
             f"peak          {self.peak_bytes:,} bytes, measured; {self.predicted_bytes:,} predicted (unplanned {self.baseline_bytes:,})",
             f"time          {100 * self.overhead:.2f} % over the unplanned regions, at most {100 * self.gap:.2f} % above the least of such choices",
-            f"regions       {self._what()}, {len(self.calls)} calls, {len({id(p.ways) for _, p, _ in self.calls})} different graphs, "
-            f"{again} operations run again",
+            f"regions       {self._what()}, {count(len(self.calls), 'call')}, {count(len({id(p.ways) for _, p, _ in self.calls}), 'different graph')}, "
+            f"{count(again, 'operation')} run again",
         ]
         lines += [f"  {region.title(part):<24} keeps {way.kept:,} of {part.ways.unplanned.kept:,} bytes" for region, part, way in self.calls]
-        lines.append(f"in Python     {len(self.breaks)} modules, in parts")
+        lines.append(f"in Python     {count(len(self.breaks), 'module')}, in parts")
         if self.spare_bytes:
             lines.append(f"left free     {self.spare_bytes:,} bytes: sizes depend on data, and with other values the step takes more")
         alike = {}  # breaks at the same line
@@ -731,7 +732,7 @@ class RegionsStep:
         elif run.absent:
             what = f"module '{run.absent[0]}' ran, which had not when the step was planned"
         else:
-            what = f"{len(more)} calls of regions ran that were not there when the step was planned"
+            what = f"{count(len(more), 'call')} of regions ran, and not when the step was planned"
         warnings.warn(f"{what}: Python went another way, by a draw or by values of tensors, and such a step may take more than its budget", PlanWarning, stacklevel=2)
 
     def prepare(self, *inputs, **kwargs):

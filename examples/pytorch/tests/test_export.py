@@ -50,7 +50,7 @@ def test_a_file_with_times(tmp_path):
     remat_torch_plan.export(Chain(), classify, (torch.randn(8, 16), classes(8)), file, measure=True)
     data = json.loads(file.read_text())
     assert all(o["time_us"] >= 0 for o in data["operations"])
-    assert "times measured on cpu, 1 threads" in data["source"]["note"]
+    assert "times measured on cpu, 1 thread" in data["source"]["note"]
     command = [find_program(), str(file), "--budget", "1.0", "--solver", "no_remat", "--cost", "measured", "--json"]
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["status"]
 

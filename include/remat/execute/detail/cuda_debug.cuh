@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/detail/launch_calls.hpp"
 
@@ -224,7 +225,7 @@ class write_check {
       if (away >= least) return;
       least = away;
       text = away == 0 ? "it belongs to " + name
-                       : std::to_string(away) + (at < r.offset ? " bytes before " : " bytes behind the end of ") + name;
+                       : count_of(away, "byte") + (at < r.offset ? " before " : " behind the end of ") + name;
     };
     for (const launch_argument& x : plan_->inputs(l)) look(x.allocation, "input " + plan_->label(x.tensor));
     for (const launch_argument& x : plan_->outputs(l)) look(x.allocation, "output " + plan_->label(x.tensor));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/execute/cuda_stream.cuh"
 #include "remat/execute/launch_plan.hpp"
 
@@ -199,8 +200,9 @@ inline void require_stream_of([[maybe_unused]] int device, cudaStream_t stream, 
 /// many, all different, and no default stream.
 inline void require_plan_streams(std::span<const cudaStream_t> streams, std::size_t count, int device) {
   if (streams.size() + 1 != count)
-    throw bad_argument(std::to_string(streams.size()) + " streams are given for a plan of " + std::to_string(count) +
-                       "; it takes " + std::to_string(count - 1) + ", as its stream 0 is the one passed to `run`");
+    throw bad_argument(count_of(streams.size(), "stream") + (streams.size() == 1 ? " is" : " are") +
+                       " given for a plan of " + std::to_string(count) + "; it takes " + std::to_string(count - 1) +
+                       ", as its stream 0 is the one passed to `run`");
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const std::string name = "stream " + std::to_string(i + 1) + " of the options";
     if (is_legacy(streams[i]) || is_per_thread(streams[i]))

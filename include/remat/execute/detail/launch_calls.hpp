@@ -7,6 +7,7 @@
 #include <exception>
 #include <type_traits>
 
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/execute/launch_plan.hpp"
 
@@ -154,8 +155,8 @@ class launch_memory {
                             const char* name) {
     const auto bytes = static_cast<std::uint64_t>(needed);
     if (memory.size() < bytes)
-      throw bad_argument(std::string(name) + " has " + std::to_string(memory.size()) +
-                         " bytes; the memory plan needs " + std::to_string(bytes));
+      throw bad_argument(std::string(name) + " has " + count_of(memory.size(), "byte") + "; the memory plan needs " +
+                         std::to_string(bytes));
     if (bytes != 0 && reinterpret_cast<std::uintptr_t>(memory.data()) % static_cast<std::uint64_t>(alignment) != 0)
       throw bad_argument(std::string(name) + " is not aligned to " + std::to_string(alignment) +
                          " bytes, as the memory plan needs it");
@@ -167,7 +168,7 @@ class launch_memory {
   }
   void require_length(tensor_id t, std::size_t bytes) const {
     if (bytes < static_cast<std::uint64_t>(plan_->bytes(t)))
-      throw bad_argument(plan_->label(t) + " is bound to " + std::to_string(bytes) + " bytes; it has " +
+      throw bad_argument(plan_->label(t) + " is bound to " + count_of(bytes, "byte") + "; it has " +
                          std::to_string(plan_->bytes(t)));
   }
   void require_apart(tensor_id t, tensor_id other) const {
@@ -213,8 +214,8 @@ class launch_calls : public launch_memory {
                std::span<std::byte> host_arena = {})
       : launch_memory(plan, arena, host_arena) {
     if (streams.size() != plan.num_streams())
-      throw bad_argument(std::to_string(streams.size()) + " streams are given; the plan is for " +
-                         std::to_string(plan.num_streams()));
+      throw bad_argument(count_of(streams.size(), "stream") + (streams.size() == 1 ? " is" : " are") +
+                         " given; the plan is for " + std::to_string(plan.num_streams()));
     calls_.reserve(plan.size());
     for (const launch& l : plan.launches()) {
       kernel_call<Stream> c;

@@ -37,8 +37,8 @@ namespace detail::problem_building {
 /// Throws `bad_argument` if an array has the wrong length.
 inline void check_length(std::string_view array, std::size_t length, std::size_t count, std::string_view what) {
   if (length != count)
-    throw bad_argument("flat graph: " + std::string(array) + " has " + std::to_string(length) +
-                       " entries; it must have one for each of the " + std::to_string(count) + " " + std::string(what));
+    throw bad_argument("flat graph: " + std::string(array) + " has " + count_of(length, "entry", "entries") +
+                       "; it must have one for each of the " + std::to_string(count) + " " + std::string(what));
 }
 
 /// Throws `bad_argument` unless `rows` has one row for each operation.

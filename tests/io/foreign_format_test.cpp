@@ -40,7 +40,8 @@ TEST_CASE("every reader names what a file is, if it is no text") {
        "is a protocol buffer, as XLA's .hlo.pb; expected the module's text (--xla_dump_hlo_as_text)"},
       {"\n\x08jit_step\x12"sv,
        "is a protocol buffer, as XLA's .hlo.pb; expected the module's text (--xla_dump_hlo_as_text)"}};
-  for (const auto& [text, says] : cases) {
+  for (const auto& one : cases) {
+    const std::string_view text = one.first, says = one.second;
     CAPTURE(says);
     const std::string expected = "f: " + std::string(says);
     CHECK(message_of([&] { return remat::json_document(text, "f"); }) == expected);

@@ -7,7 +7,8 @@
 
 Each header stands where the preprocessor would first meet it. The result is header-only: it has no compiled form. Give a
 header of an optional package, such as remat/io/json.hpp, and the result includes that package's headers.
-Do not mix the result with the library's own headers in one program."""
+Several results of one version may stand in one program, and in one file: a header that two of them hold counts once.
+Do not mix a result with the library's own headers in one program."""
 
 import argparse
 import pathlib
@@ -37,7 +38,8 @@ class Amalgam:
         if path is None:
             folders = " and ".join(str(folder) for folder in self.folders)
             raise SystemExit(f"{asked_by}: there is no header {name} in {folders}")
-        self.lines.append(f"// ---- {name}")
+        guard = "REMAT_SINGLE_" + re.sub(r"\W", "_", name)  # another single header may hold it, too
+        self.lines += [f"// ---- {name}", f"#ifndef {guard}", f"#define {guard}"]
         conditions = []
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             place = f"{name}:{number}"
@@ -57,6 +59,7 @@ class Amalgam:
             # Headers that are first met among the definitions are needed where nvcc leaves the definitions out, too.
             if condition != ONLY_HEADER_ONLY and line not in ("#pragma once", "// SPDX-License-Identifier: BSL-1.0"):
                 self.lines.append(line)
+        self.lines.append(f"#endif  // {guard}")
 
 
 def version(folder):
@@ -83,11 +86,13 @@ def main():
     for header in arguments.headers:
         amalgam.add(header, "the command line")
     licence = [f"// {line}".rstrip() for line in (ROOT / "LICENSE").read_text(encoding="utf-8").splitlines()]
+    number = version(folders[0])
+    same = "REMAT_SINGLE_VERSION_" + number.replace(".", "_")
     start = [
         "// SPDX-License-Identifier: BSL-1.0",
         "#pragma once",
         "",
-        f"// remat {version(folders[0])} as one header: {' '.join(arguments.headers)}",
+        f"// remat {number} as one header: {' '.join(arguments.headers)}",
         "// Made by docs/packaging/single_header.py; change the library's headers, not this.",
         "//",
         *licence,
@@ -95,9 +100,17 @@ def main():
         "#ifdef REMAT_SEPARATE_COMPILATION",
         '#error "the single header has no compiled form: do not define REMAT_SEPARATE_COMPILATION"',
         "#endif",
+        f"#if defined(REMAT_SINGLE_VERSION) && !defined({same})",
+        '#error "two single headers of different versions of remat"',
+        "#endif",
+        "#define REMAT_SINGLE_VERSION",
+        f"#define {same}",
         "",
     ]
-    arguments.out.write_text("\n".join(start + amalgam.lines) + "\n", encoding="utf-8")
+    try:
+        arguments.out.write_text("\n".join(start + amalgam.lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise SystemExit(f"{arguments.out}: cannot be written: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "docs/packaging/single_header.py"
 COMPILERS = sys.argv[1:]
 FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 
@@ -26,7 +27,7 @@ class SingleHeader(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def make(self, *arguments):
-        return run(sys.executable, "-B", ROOT / "docs/packaging/single_header.py", "-o", self.folder / "remat.hpp", *arguments)
+        return run(sys.executable, "-B", SCRIPT, "-o", self.folder / "remat.hpp", *arguments)
 
     def made(self, *arguments):
         made = self.make(*arguments)
@@ -85,6 +86,29 @@ class SingleHeader(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr[:4000])
                 expected = (ROOT / f"examples/{leaf}.expected").read_text(encoding="utf-8")
                 self.assertEqual(run(self.folder / "program").stdout, expected)
+
+    def test_leaves_made_one_by_one_stand_in_one_file(self):
+        for leaf in "adjoint", "arena", "order":
+            made = run(sys.executable, "-B", SCRIPT, "-o", self.folder / f"{leaf}.hpp", f"remat/{leaf}.hpp")
+            self.assertEqual(made.returncode, 0, made.stderr)
+        program = self.folder / "program.cpp"
+        text = '#include "adjoint.hpp"\n#include "arena.hpp"\n#include "order.hpp"\n'
+        program.write_text(text + "int main() { return remat::arena_planner{}.plan({}).ok() ? 0 : 1; }\n", encoding="utf-8")
+        for compiler in COMPILERS:
+            done = run(compiler, *FLAGS, program, "-o", self.folder / "program")
+            self.assertEqual(done.returncode, 0, done.stderr[:4000])
+            self.assertEqual(run(self.folder / "program").returncode, 0)
+        older = self.folder / "arena.hpp"
+        text = older.read_text(encoding="utf-8")
+        number = re.search(r"REMAT_SINGLE_VERSION_\w+", text)[0]
+        older.write_text(text.replace(number, "REMAT_SINGLE_VERSION_0_0_1"), encoding="utf-8")
+        done = run(COMPILERS[0], *FLAGS, "-fsyntax-only", program)
+        self.assertIn("two single headers of different versions of remat", done.stderr)
+
+    def test_it_says_why_the_result_cannot_be_written(self):
+        missing = self.folder / "missing" / "remat.hpp"
+        made = run(sys.executable, "-B", SCRIPT, "-o", missing, "remat/version.hpp")
+        self.assertEqual((made.returncode, made.stderr), (1, f"{missing}: cannot be written: No such file or directory\n"))
 
     def test_it_names_a_header_that_is_missing(self):
         made = self.make("remat/nothing.hpp")

@@ -26,7 +26,7 @@ namespace REMAT_NAMESPACE {
 /// A memory that keeps states: the first tier of a sequence is the fast one, the second one a disk, or the host's
 /// memory beside a device, and any further one is slower than the one before it.
 struct adjoint_tier {
-  std::uint32_t slots = 0;  ///< the states that it holds at once
+  std::int64_t slots = 0;  ///< the states that it holds at once, from 0 to 2³² − 1
   double write = 0;  ///< the time to write a state, in units of the time of a step; not weighed for the first tier
   double read = 0;   ///< the time to read a state, likewise
 
@@ -37,7 +37,7 @@ struct adjoint_tier {
     if (state_bytes == 0 || !(write_speed > 0) || !(read_speed > 0) || !(seconds_of_step > 0))
       throw bad_argument("adjoint_tier: the bytes of a state, the speeds and the time of a step must be positive");
     const auto size = static_cast<double>(state_bytes);
-    return {static_cast<std::uint32_t>(
+    return {static_cast<std::int64_t>(
                 std::min<std::uint64_t>(bytes / state_bytes, std::numeric_limits<std::uint32_t>::max())),
             size / write_speed / seconds_of_step, size / read_speed / seconds_of_step};
   }
@@ -128,6 +128,20 @@ inline void check_steps(std::uint64_t steps) {
     throw bad_argument("adjoint: the number of steps must be from 1 to 2^31 − 1");
 }
 
+/// The number of slots, at least `least` (0 or 1). It is signed up to here, so that −1 is not taken for very many.
+[[nodiscard]] inline std::uint32_t checked_slots(std::int64_t slots, std::int64_t least) {
+  if (slots < least || slots > std::numeric_limits<std::uint32_t>::max())
+    throw bad_argument(least > 0 ? "adjoint: the slots of the memory must be from 1, for state 0, to 2^32 − 1"
+                                 : "adjoint: the slots of a tier must be from 0 to 2^32 − 1");
+  return static_cast<std::uint32_t>(slots);
+}
+
+/// A time, of a copy or a reversal.
+inline void check_time(double time) {
+  if (!(time >= 0 && time <= std::numeric_limits<double>::max()))
+    throw bad_argument("adjoint: a time to write, to read or to reverse must be finite and not negative");
+}
+
 }  // namespace detail::adjoint
 
 /// The actions that reverse a known number of steps, made one by one \cite griewank2000revolve.
@@ -147,10 +161,11 @@ inline void check_steps(std::uint64_t steps) {
 template <class = void>
 class basic_adjoint_sequence {
  public:
-  /// Equal steps, with `slots` states in memory. Throws `bad_argument` if there are no steps, 2³¹ or more, or no slots.
-  basic_adjoint_sequence(std::uint64_t steps, std::uint32_t slots) : basic_adjoint_sequence(steps, {slots}, {}) {}
+  /// Equal steps, with `slots` states in memory. Throws `bad_argument` if there are no steps, or 2³¹ or more; no slots,
+  /// or 2³² or more.
+  basic_adjoint_sequence(std::uint64_t steps, std::int64_t slots) : basic_adjoint_sequence(steps, {slots}, {}) {}
   /// Equal steps, with states in memory and on a disk. O(r log² steps) time. Throws `bad_argument` also for a time that
-  /// is negative or not a number.
+  /// is negative, infinite or not a number.
   basic_adjoint_sequence(std::uint64_t steps, const adjoint_tier& memory, const adjoint_tier& disk)
       : basic_adjoint_sequence(steps, std::initializer_list<adjoint_tier>{memory, disk}) {}
   /// Equal steps, with states in any number of tiers, each slower than the one before. The third and further ones
@@ -161,7 +176,8 @@ class basic_adjoint_sequence {
   basic_adjoint_sequence(std::uint64_t steps, std::initializer_list<adjoint_tier> tiers)
       : basic_adjoint_sequence(steps, std::span(tiers.begin(), tiers.size())) {}
   /// Steps of different costs: `costs[i]` is the time of step i, in the unit of the times of the disk. O(steps) time
-  /// and memory. Throws `bad_argument` also for a cost that is negative or not a number.
+  /// and memory. Throws `bad_argument` also for a cost that is negative or not a number, and if all costs together, times
+  /// the number of steps, are not finite: no sequence costs more.
   basic_adjoint_sequence(std::span<const double> costs, const adjoint_tier& memory, const adjoint_tier& disk = {})
       : basic_adjoint_sequence(costs, std::array{memory, disk}) {}
   /// Steps of different costs, in any number of tiers.
@@ -173,6 +189,8 @@ class basic_adjoint_sequence {
         throw bad_argument("adjoint_sequence: the cost of a step must be finite and not negative");
       cost_before_.push_back(cost_before_.back() + cost);
     }
+    if (cost_before_.back() > std::numeric_limits<double>::max() / static_cast<double>(costs.size() + 1))
+      throw bad_argument("adjoint_sequence: all costs together, times the number of steps, must be finite");
     begin(tiers);
   }
 
@@ -191,20 +209,22 @@ class basic_adjoint_sequence {
  private:
   void begin(std::span<const adjoint_tier> tiers) {
     detail::adjoint::check_steps(steps_);
-    if (tiers.empty() || tiers.size() > 200 || tiers[0].slots == 0)
-      throw bad_argument("adjoint_sequence: the memory needs at least one slot, for state 0, and tiers are 1 to 200");
+    if (tiers.empty() || tiers.size() > 200) throw bad_argument("adjoint_sequence: the tiers must be 1 to 200");
     const double all = cost_before_.empty() ? 0 : cost_before_.back();
-    const double unit = all > 0 ? all / static_cast<double>(steps_) : 1;
+    const double unit =
+        all > 0 ? std::max(all / static_cast<double>(steps_), std::numeric_limits<double>::min()) : 1;
+    constexpr double never = 0x1p62;  // steps: more than a march runs with one slot, so no such copy pays
     std::vector<detail::adjoint::tier> of_steps;
-    for (const adjoint_tier& t : tiers) {
-      if (!(t.write >= 0 && t.read >= 0))
-        throw bad_argument("adjoint_sequence: the times of a tier must not be negative");
-      of_steps.push_back({t.slots, t.write / unit, t.read / unit});
-    }
-    memory_ = tiers[0].slots;
-    disk_ = tiers.size() > 1 ? tiers[1].slots : 0;
     std::uint64_t elsewhere = 0;
-    for (const adjoint_tier& t : tiers.subspan(1)) elsewhere += t.slots;
+    for (const adjoint_tier& t : tiers) {
+      detail::adjoint::check_time(t.write);
+      detail::adjoint::check_time(t.read);
+      const std::uint32_t slots = detail::adjoint::checked_slots(t.slots, of_steps.empty() ? 1 : 0);
+      if (!of_steps.empty()) elsewhere += slots;
+      of_steps.push_back({slots, std::min(never, t.write / unit), std::min(never, t.read / unit)});
+    }
+    memory_ = static_cast<std::uint32_t>(of_steps[0].slots);
+    disk_ = of_steps.size() > 1 ? static_cast<std::uint32_t>(of_steps[1].slots) : 0;
     if (of_steps.size() == 1) of_steps.push_back({});
     tiers_ = detail::adjoint::far_tiers(steps_, std::move(of_steps));
     cost_ = tiers_.cost();
@@ -227,14 +247,17 @@ class basic_adjoint_sequence {
 /// The sequence for a known number of steps.
 using adjoint_sequence = basic_adjoint_sequence<>;
 
-/// The actions for a number of steps that is not known before the last one \cite wang2009dynamic.
+/// The actions for a number of steps that is not known before the last one.
 ///
-/// Until `finish` is called, the actions keep the current state and advance by one step, again and again. Which state
-/// gives up its slot is chosen so that the march may end at any time. `finish` says that it has ended, at the current
-/// state. Then the steps between the kept states are reversed by Revolve, with the slots that are free by then.
+/// Until `finish` is called, the actions keep the current state and advance by one step, again and again. An older state
+/// gives up its slot: of all but state 0 that with the least g² / d, where g is the largest power of two that divides
+/// its number, and d its distance to the current state. So the distances between kept states grow with the square root
+/// of d. `finish` says that the march has ended, at the current state. Then the steps between the kept states are
+/// reversed by Revolve, with the slots that are free by then; the last ones are given up first if that is better.
 ///
-/// With s slots and l steps, no step is run forward more than r + 1 times, where r is the least number with C(s + r, r)
-/// ≥ l; if l is known, the least is r. `most_advances` is the bound that follows.
+/// One more slot never costs a step more: which states are preferred does not depend on the number of slots, so more
+/// slots keep the same states, and one more. And no march runs more steps than `most_advances`: in all, its length more
+/// than if the length is known.
 ///
 /// Memory: a record for each slot in use. Time of an action: O(s) before the end, and that of `adjoint_sequence` after
 /// it.
@@ -247,42 +270,41 @@ using adjoint_sequence = basic_adjoint_sequence<>;
 template <class = void>
 class basic_online_adjoint {
  public:
-  /// Keeps `slots` states in memory at most. Throws `bad_argument` if there are none.
-  explicit basic_online_adjoint(std::uint32_t slots) : slots_(slots) {
-    if (slots == 0) throw bad_argument("online_adjoint: the memory needs at least one slot, for state 0");
-  }
+  /// Keeps `slots` states in memory at most. Throws `bad_argument` if there are none, or 2³² or more.
+  explicit basic_online_adjoint(std::int64_t slots) : slots_(detail::adjoint::checked_slots(slots, 1)) {}
 
   /// The next action; `done` after the last one, again and again.
   [[nodiscard]] adjoint_action next() {
-    if (finished_) return actions_.next({{slots_, 0, {}, nullptr}, nullptr});
+    if (finished_) {
+      if (kept_.size() > used_) return give_up(kept_.size() - 1);
+      return actions_.next({{slots_, 0, {}, nullptr}, nullptr});
+    }
     // A single slot keeps state 0.
     if (is_kept_ || (slots_ == 1 && steps_ > 0)) {
       is_kept_ = false;
       ++steps_;
       return {adjoint_verb::advance, steps_ - 1, steps_, {}};
     }
-    if (kept_.size() == slots_) return give_up_one();
-    if (kept_.empty()) level_ = std::numeric_limits<std::uint32_t>::max();  // state 0 stays
-    kept_.push_back({steps_, level_, free_slot_});
-    level_ = 0;
+    if (kept_.size() == slots_) return give_up(least_useful());
+    kept_.push_back({steps_, free_slot_});
     free_slot_ = static_cast<std::uint32_t>(kept_.size());
     is_kept_ = true;
     return {adjoint_verb::store, steps_, steps_, {0, kept_.back().slot}};
   }
 
   /// The march has ended at the current state; its steps are reversed from now on. Throws `bad_argument` unless the
-  /// last action was an advance before the end. O(s) time.
+  /// last action was an advance before the end. O(s · r) time.
   void finish() {
     if (finished_ || is_kept_ || steps_ == 0)
       throw bad_argument("online_adjoint: finish() must follow an advance, and be called once");
     detail::adjoint::check_steps(steps_);
     finished_ = true;
+    used_ = best_number();
     std::vector<std::uint32_t> order;  // those in use by time, then the others
     std::vector<std::uint32_t> used(std::min<std::uint64_t>(slots_, steps_ + 1));
-    for (std::size_t k = 0; k < kept_.size(); ++k) {
-      const std::uint64_t end = k + 1 < kept_.size() ? kept_[k + 1].state : steps_;
+    for (std::size_t k = 0; k < used_; ++k) {
       actions_.add({.first = kept_[k].state,
-                    .last = end,
+                    .last = k + 1 < used_ ? kept_[k + 1].state : steps_,
                     .spare = slots_ - 1 - k,
                     .kept = detail::adjoint::home::memory,
                     .index = k});
@@ -299,37 +321,55 @@ class basic_online_adjoint {
   [[nodiscard]] bool finished() const noexcept { return finished_; }
   /// The steps of the first sweep so far.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  /// An upper bound on all advances for `steps` steps with `slots` slots: (r + 1) · steps. Preconditions: steps < 2³¹,
-  /// slots > 0.
-  [[nodiscard]] static std::uint64_t most_advances(std::uint64_t steps, std::uint32_t slots) {
-    return (detail::binomial::repetitions(steps, slots) + 1) * steps;
+  /// An upper bound on all advances for `steps` steps with `slots` slots: the first sweep, and the least number of a
+  /// march whose length is known. Precondition: steps < 2³¹. Throws `bad_argument` for slots as the class.
+  [[nodiscard]] static std::uint64_t most_advances(std::uint64_t steps, std::int64_t slots) {
+    return steps + detail::binomial::advances(steps, detail::adjoint::checked_slots(slots, 1) - 1);
   }
 
  private:
   struct checkpoint {
     std::uint64_t state;
-    std::uint32_t level, slot;
+    std::uint32_t slot;
   };
 
-  /// A kept state may go if a later one has a higher level. If there is none, the last one goes, and its successor has
-  /// the next level.
-  adjoint_action give_up_one() {
-    std::size_t k = kept_.size() - 1;
-    std::uint32_t highest = kept_[k].level;
-    while (k > 0 && kept_[k].level >= highest) highest = kept_[k--].level;
-    if (kept_[k].level >= highest) {
-      k = kept_.size() - 1;
-      level_ = kept_[k].level + 1;
-    }
+  adjoint_action give_up(std::size_t k) {
     const checkpoint gone = kept_[k];
     kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(k));
     free_slot_ = gone.slot;
     return {adjoint_verb::free, gone.state, gone.state, {0, gone.slot}};
   }
 
+  /// The kept state beside state 0 that is worth least. Precondition: there is one.
+  [[nodiscard]] std::size_t least_useful() const {
+    std::size_t least = 1;
+    double worth = std::numeric_limits<double>::infinity();
+    for (std::size_t k = 1; k < kept_.size(); ++k) {
+      const auto gap = static_cast<double>(kept_[k].state & (~kept_[k].state + 1));
+      const double w = gap * gap / static_cast<double>(steps_ - kept_[k].state);
+      if (w < worth) least = k, worth = w;
+    }
+    return least;
+  }
+
+  /// The number of kept states, the first ones, with which the reversal runs the fewest steps.
+  [[nodiscard]] std::size_t best_number() const {
+    const auto run = [&](std::size_t k, std::uint64_t end) {
+      return detail::binomial::advances(end - kept_[k].state, slots_ - 1 - k);
+    };
+    std::size_t best = 0;
+    std::uint64_t before = 0, least = std::numeric_limits<std::uint64_t>::max();
+    for (std::size_t k = 0; k < kept_.size(); ++k) {
+      if (const std::uint64_t all = before + run(k, steps_); all <= least) best = k + 1, least = all;
+      if (k + 1 < kept_.size()) before += run(k, kept_[k + 1].state);
+    }
+    return best;
+  }
+
   std::uint32_t slots_;
-  std::vector<checkpoint> kept_;             // the states that are kept, by time
-  std::uint32_t level_ = 0, free_slot_ = 0;  // those of the next state that is kept
+  std::vector<checkpoint> kept_;  // the states that are kept, by time
+  std::size_t used_ = 0;          // those that the reversal begins with, once it has begun
+  std::uint32_t free_slot_ = 0;   // that of the next state that is kept
   std::uint64_t steps_ = 0;
   bool is_kept_ = false, finished_ = false;
   detail::adjoint::actions actions_;
@@ -357,7 +397,7 @@ template <class = void>
 class basic_adjoint_checker {
  public:
   /// `steps` of 0: their number is what the first sweep reaches. The tiers are the limits. `costs[i]` is the time of
-  /// step i; without costs it is 1. The costs must outlive the checker.
+  /// step i; without costs it is 1. The costs must outlive the checker. A tier of fewer than 0 slots has none.
   explicit basic_adjoint_checker(std::uint64_t steps, const adjoint_tier& memory, const adjoint_tier& disk = {},
                                  std::span<const double> costs = {})
       : basic_adjoint_checker(steps, std::array{memory, disk}, costs) {}
@@ -374,11 +414,12 @@ class basic_adjoint_checker {
   /// them, and one at a time from them. A copy takes one of `buffers` buffers in each direction, beside the slots of
   /// the memory, from its begin until the state is written, or is the current one. A read begins as early as its state
   /// and a buffer are there: the sequence is known. A reversal takes `reverse`, in units of a step. Without this call
-  /// no copy runs beside anything, and reversals take no time. Throws `bad_argument` if there are no buffers.
-  void overlap_copies(std::uint32_t buffers, double reverse) {
-    if (buffers == 0) throw bad_argument("adjoint_checker: copies need at least one buffer in each direction");
-    writes_.free.assign(buffers, 0);
-    reads_.free.assign(buffers, 0);
+  /// no copy runs beside anything, and reversals take no time. Throws `bad_argument` if there are no buffers, or if
+  /// `reverse` is negative, infinite or not a number.
+  void overlap_copies(std::int64_t buffers, double reverse) {
+    if (buffers < 1) throw bad_argument("adjoint_checker: copies need at least one buffer in each direction");
+    detail::adjoint::check_time(reverse);
+    writes_.buffers = reads_.buffers = static_cast<std::uint64_t>(buffers);
     reverse_ = reverse;
   }
 
@@ -440,7 +481,8 @@ class basic_adjoint_checker {
     return nullptr;
   }
   const char* copy(const adjoint_action& a) {
-    if (a.slot.tier >= tiers_.size() || a.slot.index >= tiers_[a.slot.tier].tier.slots) return "there is no such slot";
+    if (a.slot.tier >= tiers_.size() || std::int64_t{a.slot.index} >= tiers_[a.slot.tier].tier.slots)
+      return "there is no such slot";
     tier_state& at = tiers_[a.slot.tier];
     if (at.states.size() <= a.slot.index) {
       at.states.resize(a.slot.index + std::size_t{1}, none);
@@ -456,7 +498,7 @@ class basic_adjoint_checker {
       report_.peak_slots[a.slot.tier] = std::max(report_.peak_slots[a.slot.tier], ++at.used);
       ++report_.stores[a.slot.tier];
       report_.cost += tier.write;
-      const bool is_beside = a.slot.tier > 0 && !writes_.free.empty();
+      const bool is_beside = a.slot.tier > 0 && writes_.buffers > 0;
       if (is_beside) report_.time = std::max(report_.time, writes_.next());
       written = is_beside ? writes_.copy(report_.time, tier.write) : report_.time += tier.write;
       if (is_beside) writes_.give_back(written);
@@ -470,7 +512,7 @@ class basic_adjoint_checker {
       current_ = a.first;
       ++report_.restores[a.slot.tier];
       report_.cost += tier.read;
-      const bool is_beside = a.slot.tier > 0 && !reads_.free.empty();
+      const bool is_beside = a.slot.tier > 0 && reads_.buffers > 0;
       if (is_beside)
         report_.time = std::max(report_.time, reads_.copy(std::max(written, reads_.next()), tier.read));
       else
@@ -484,14 +526,18 @@ class basic_adjoint_checker {
   /// The copies in one direction. Their buffers are used in turn.
   struct channel {
     double ready = 0;
-    std::vector<double> free{};  // when each buffer is free
+    std::uint64_t buffers = 0;
+    std::vector<double> free{};  // when each buffer that was used is free
     std::size_t turn = 0;
 
-    [[nodiscard]] double next() const { return free[turn]; }
+    [[nodiscard]] double next() const { return turn < free.size() ? free[turn] : 0; }
     double copy(double begin, double time) { return ready = std::max(ready, begin) + time; }
     void give_back(double when) {
-      free[turn] = when;
-      turn = (turn + 1) % free.size();
+      if (turn < free.size())
+        free[turn] = when;
+      else
+        free.push_back(when);
+      turn = turn + 1 < buffers ? turn + 1 : 0;
     }
   };
 
@@ -519,7 +565,7 @@ using adjoint_checker = basic_adjoint_checker<>;
 /// Throws `bad_argument` as the sequence and the checker.
 template <class = void>
 [[nodiscard]] adjoint_sequence overlapped_sequence(std::uint64_t steps, const adjoint_tier& memory,
-                                                   const adjoint_tier& disk, std::uint32_t buffers, double reverse) {
+                                                   const adjoint_tier& disk, std::int64_t buffers, double reverse) {
   adjoint_sequence best(steps, memory, disk);
   double least = std::numeric_limits<double>::infinity();
   for (const double write : {1.0, 0.5, 0.25, 0.0})
@@ -600,7 +646,7 @@ std::uint64_t run_adjoint(online_adjoint march, Marcher& m, Ended ended) {
 /// which it may change. `state` is state 0. Exceptions of the functions propagate.
 template <class State, class Step, class Reverse>
 requires std::invocable<Step&, State&, std::uint64_t> && std::invocable<Reverse&, State&, std::uint64_t>
-void reverse_steps(State state, std::uint64_t steps, std::uint32_t slots, Step step, Reverse reverse) {
+void reverse_steps(State state, std::uint64_t steps, std::int64_t slots, Step step, Reverse reverse) {
   std::vector<State> kept;
   adjoint_sequence sequence(steps, slots);
   for (adjoint_action a = sequence.next(); a.verb != adjoint_verb::done; a = sequence.next()) {

@@ -160,6 +160,12 @@ TEST_CASE("steps of different costs: the optimum if they are few, else legal, an
       CHECK(cost <= least * (spread < 0.05 ? 1.01 : spread < 0.5 ? 1.05 : 1.25));
     }
   }
+  for (const double tiny : {5e-324, 1e-300, 1e300}) {
+    std::vector<double> costs(20, tiny);
+    costs[7] = 0;
+    for (const adjoint_tier& disk : {adjoint_tier{}, adjoint_tier{3, 2, 1}, adjoint_tier{3, 1e308, 1e308}})
+      run(adjoint_sequence(costs, {2}, disk), {2}, disk, costs);
+  }
   const std::vector<double> extreme{0, 0, 1e9, 0, 0, 0, 1, 0, 5, 0};
   for (const std::uint32_t slots : {1U, 2U, 3U, 9U})
     run(adjoint_sequence(extreme, {slots}, {2, 1, 1}), {slots}, {2, 1, 1}, extreme);
@@ -179,27 +185,67 @@ TEST_CASE("online: legal, within the bound, and reversed as well as the kept sta
   CHECK(run_online(100'000, 30).advances < 5 * 100'000);
 }
 
-TEST_CASE("online: no step runs forward more than r + 1 times") {
-  for (const std::uint32_t slots : {2U, 3U, 4U, 7U})
-    for (std::uint64_t steps = 1; steps <= 150; ++steps) {
+/// The steps forward of the march if it ends now.
+std::uint64_t advances_from(online_adjoint march) {
+  std::uint64_t advances = march.steps();
+  march.finish();
+  for (adjoint_action a = march.next(); a.verb != adjoint_verb::done; a = march.next())
+    if (a.verb == adjoint_verb::advance) advances += a.last - a.first;
+  return advances;
+}
+
+TEST_CASE("online: one more slot never costs more steps, and no march is far from the least") {
+  constexpr std::size_t longest = 300;
+  std::vector<std::uint64_t> fewer(longest + 1, std::numeric_limits<std::uint64_t>::max());
+  for (std::uint32_t slots = 1; slots <= 21; ++slots) {
+    online_adjoint march(slots);
+    double sum = 0;
+    while (march.steps() < longest) {
+      if (march.next().verb != adjoint_verb::advance) continue;
+      const std::uint64_t steps = march.steps(), advances = advances_from(march);
       CAPTURE(steps);
       CAPTURE(slots);
-      std::vector<std::uint64_t> runs(steps, 0);
-      online_adjoint march(slots);
-      bool ended = false;
-      for (adjoint_action a = march.next(); a.verb != adjoint_verb::done; a = march.next()) {
-        if (a.verb != adjoint_verb::advance) continue;
-        for (std::uint64_t i = a.first; i < a.last; ++i) ++runs[i];
-        if (!ended && a.last == steps) {
-          march.finish();
-          ended = true;
-        }
-      }
-      std::uint64_t r = 0;
-      for (double binomial = 1; binomial < static_cast<double>(steps); ++r)
-        binomial = binomial * static_cast<double>(slots + r + 1) / static_cast<double>(r + 1);
-      CHECK(*std::max_element(runs.begin(), runs.end()) <= r + 1);
+      CHECK(advances <= fewer[steps]);
+      CHECK(advances <= online_adjoint::most_advances(steps, slots));
+      fewer[steps] = advances;
+      if (steps < 50) continue;
+      const double ratio = static_cast<double>(advances) / adjoint_sequence(steps, slots).cost();
+      sum += ratio;
+      CHECK(ratio < 1.25);
     }
+    CHECK(sum / (longest - 49) < (slots < 5 ? 1.15 : 1.05));
+  }
+  CHECK(advances_from([] {
+          online_adjoint march(7);
+          while (march.steps() < 90) (void)march.next();
+          return march;
+        }()) < 267);
+}
+
+TEST_CASE("online: the last kept states are given up if fewer steps run so, as they must within the bound") {
+  for (const std::uint64_t steps : {12'254U, 12'300U, 12'500U}) {
+    CAPTURE(steps);
+    CHECK(run_online(steps, 4).advances <= online_adjoint::most_advances(steps, 4));
+  }
+}
+
+TEST_CASE("no more states are kept at once than there are steps but one, nor than slots, whatever the costs") {
+  std::mt19937_64 random(3);
+  for (std::uint64_t steps = 1; steps < 40; ++steps)
+    for (const std::uint32_t slots : {1U, 2U, 5U, 30U, 60U})
+      for (const std::uint32_t on_disk : {0U, 1U, 4U, 60U})
+        for (const double most : {0.0, 1.0, 20.0}) {
+          CAPTURE(steps);
+          CAPTURE(slots);
+          CAPTURE(on_disk);
+          CAPTURE(most);
+          std::vector<double> costs(steps, 1);
+          for (double& cost : costs) cost += most * static_cast<double>(random() % 8);
+          const adjoint_tier memory{slots}, disk{on_disk, 2, 1};
+          const adjoint_report report = run(adjoint_sequence(costs, memory, disk), memory, disk, costs);
+          CHECK(report.peak_slots[0] <= std::min<std::uint64_t>(slots, steps - 1));
+          CHECK(report.peak_slots[1] <= std::min<std::uint64_t>(on_disk, steps - 1));
+        }
 }
 
 TEST_CASE("the checker refuses what is wrong") {
@@ -320,12 +366,33 @@ TEST_CASE("bad arguments") {
   CHECK_THROWS_AS(adjoint_sequence(0, 3), remat::bad_argument);
   CHECK_THROWS_AS(adjoint_sequence(std::uint64_t{1} << 31, 3), remat::bad_argument);
   CHECK_THROWS_AS(adjoint_sequence(3, 0), remat::bad_argument);
-  CHECK_THROWS_AS(adjoint_sequence(3, {1}, {1, -1, 0}), remat::bad_argument);
+  const std::string times = "adjoint: a time to write, to read or to reverse must be finite and not negative";
+  CHECK_THROWS_WITH_AS(adjoint_sequence(3, {1}, {1, -1, 0}), times.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS(adjoint_sequence(3, {1}, {1, std::nan(""), 0}), times.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS(adjoint_sequence(3, {1}, {1, 0, HUGE_VAL}), times.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS(adjoint_checker(3, {1}).overlap_copies(1, -1), times.c_str(), remat::bad_argument);
   CHECK_THROWS_AS(adjoint_sequence(3, {1}, {1, 0, std::nan("")}), remat::bad_argument);
   const double infinite = std::numeric_limits<double>::infinity();
   CHECK_THROWS_AS(adjoint_sequence(std::vector<double>{1, infinite}, {1}), remat::bad_argument);
   CHECK_THROWS_AS(adjoint_sequence(std::vector<double>{}, {1}), remat::bad_argument);
   CHECK_THROWS_AS(online_adjoint(0), remat::bad_argument);
+  // −1 is not 4,294,967,295.
+  const std::string slots = "adjoint: the slots of the memory must be from 1, for state 0, to 2^32 − 1";
+  const int minus = -1;
+  CHECK_THROWS_WITH_AS(adjoint_sequence(3, minus), slots.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS(adjoint_sequence(3, {std::int64_t{1} << 32}, {}), slots.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS(online_adjoint{minus}, slots.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS((void)online_adjoint::most_advances(9, minus), slots.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS(remat::reverse_steps(
+                           0.0, 5, minus, [](double&, std::uint64_t) {}, [](double&, std::uint64_t) {}),
+                       slots.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS(adjoint_sequence(3, {1}, {minus}), "adjoint: the slots of a tier must be from 0 to 2^32 − 1",
+                       remat::bad_argument);
+  CHECK_THROWS_AS((void)remat::overlapped_sequence(5, {2}, {1, 1, 1}, minus, 1), remat::bad_argument);
+  // No sum of costs is more than a number can say.
+  const std::string costs = "adjoint_sequence: all costs together, times the number of steps, must be finite";
+  CHECK_THROWS_WITH_AS(adjoint_sequence(std::vector<double>(50, 1e308), {2}), costs.c_str(), remat::bad_argument);
+  CHECK_THROWS_WITH_AS(adjoint_sequence(std::vector<double>(10, 1e307), {1}), costs.c_str(), remat::bad_argument);
   CHECK_THROWS_AS((void)adjoint_tier::measured(10, 0, 1, 1, 1), remat::bad_argument);
   CHECK_THROWS_AS((void)adjoint_tier::measured(10, 1, 1, -1, 1), remat::bad_argument);
   online_adjoint march(2);

@@ -2,9 +2,11 @@
 // adjoint_figures: remat/adjoint.hpp as CSV. For marches of 10³ to 10⁶ steps and 5 to 80 slots: steps run forward,
 // actions, and processor nanoseconds for an action. For unknown ends: the largest and the mean of (advances of
 // online_adjoint) / (the least with a known end) over the lengths up to 20,000, and the same for the proven bound. Of
+// steps of different costs with a disk: the cost of a division at the fractions of the cost, over the least. Of
 // copies: the costs of one to three tiers, and the times of sequences with a disk whose copies follow one another, run
 // beside the march, and of the sequence that is made for that. Each step takes 1 forward and 2 for its reversal.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
@@ -12,6 +14,7 @@
 
 #include "command_line.hpp"
 #include "remat/adjoint.hpp"
+#include "remat/core/detail/random.hpp"
 
 namespace {
 
@@ -28,6 +31,42 @@ void known(std::uint64_t steps, std::uint32_t slots) {
   const double nanoseconds = (processor_seconds() - begin) * 1e9 / static_cast<double>(actions);
   std::printf("%llu,%u,%llu,%llu,%.1f\n", static_cast<unsigned long long>(steps), slots,
               static_cast<unsigned long long>(advances), static_cast<unsigned long long>(actions), nanoseconds);
+}
+
+/// The cost of steps of different costs.
+double cost_of(remat::adjoint_sequence sequence, const remat::adjoint_tier& memory, const remat::adjoint_tier& disk,
+               const std::vector<double>& costs) {
+  remat::adjoint_checker checker(sequence.steps(), memory, disk, costs);
+  for (auto a = sequence.next(); a.verb != adjoint_verb::done; a = sequence.next()) checker.take(a);
+  return checker.report().cost;
+}
+
+/// The cost of a division at the fractions of the cost, over the least cost, on random marches of 5 to 100 steps with 1
+/// to 6 slots in memory and 1 to 10 on the disk. A step costs 1, or with the chance `share` up to `most`.
+void unequal(double most, double share) {
+  remat::detail::random_source random(1);
+  double largest = 1, sum = 0;
+  constexpr int marches = 400;
+  for (int k = 0; k < marches; ++k) {
+    std::vector<double> costs(5 + random.below(96));
+    double all = 0;
+    for (double& cost : costs) {
+      cost = share == 1 ? 1 + (most - 1) * random.uniform() : random.uniform() < share ? most : 1;
+      all += cost;
+    }
+    const double mean = all / static_cast<double>(costs.size());
+    const remat::adjoint_tier memory{static_cast<std::int64_t>(1 + random.below(6))};
+    const remat::adjoint_tier disk{static_cast<std::int64_t>(1 + random.below(10)),
+                                   mean * std::exp(4 * random.uniform() - 2),
+                                   mean * std::exp(4 * random.uniform() - 2)};
+    // Never used, a third tier makes the sequence divide at the fractions.
+    const remat::adjoint_tier tiers[] = {memory, disk, {1, 1e300, 1e300}};
+    const double ratio = cost_of(remat::adjoint_sequence(costs, tiers), memory, disk, costs) /
+                         cost_of(remat::adjoint_sequence(costs, memory, disk), memory, disk, costs);
+    largest = std::max(largest, ratio);
+    sum += ratio;
+  }
+  std::printf("%g,%g,%.3f,%.3f\n", most, share, largest, sum / marches);
 }
 
 /// The advances of one march of `steps` steps, given the march as it stands then.
@@ -91,6 +130,9 @@ int run(int argc, char** argv) {
     for (const std::uint32_t slots : {5U, 10U, 20U, 40U, 80U}) known(steps, slots);
   std::puts("slots,largest ratio,mean ratio,proven ratio");
   for (const std::uint32_t slots : {5U, 10U, 20U, 40U, 80U}) unknown(slots);
+  std::puts("cost at most,share of such steps,largest ratio,mean ratio");
+  for (const double most : {1.1, 2.0, 11.0}) unequal(most, 1);
+  unequal(100, 0.125);
   std::puts("steps,write,memory alone,two tiers,three tiers,milliseconds,in turn,beside,made for it");
   for (const std::uint64_t steps : {1'000U, 10'000U, 100'000U})
     for (const double write : {1.0, 4.0, 16.0, 64.0}) copies(steps, write);

@@ -150,8 +150,9 @@ inline void check_time(double time) {
 /// second tier, states may also be written to it. The states on the disk divide the steps into leaves, and within a
 /// leaf all is in memory, as in H-Revolve \cite herrmann2020hrevolve; a first state that is on the disk may also be
 /// read again in place of being kept in memory. `cost` is the least of all such sequences. Steps whose costs differ are
-/// divided at the same fractions of the cost as equal ones: that is good if they differ little, and not optimal. With
-/// memory alone the division is the best one for small numbers of steps: up to steps³ · slots = 2²⁸.
+/// divided in the best way if they are few: up to steps³ · memory slots · (2 · disk slots + 1) = 2²⁸, and 511. More,
+/// and those with further tiers, are divided at the same fractions of the cost as equal ones: docs/adjoint.md says how
+/// good that is.
 ///
 /// Memory: one small record for each slot in use, and a number for each step if costs differ. Time of an action: O(r)
 /// for steps that are run forward up to r times.
@@ -176,8 +177,8 @@ class basic_adjoint_sequence {
   basic_adjoint_sequence(std::uint64_t steps, std::initializer_list<adjoint_tier> tiers)
       : basic_adjoint_sequence(steps, std::span(tiers.begin(), tiers.size())) {}
   /// Steps of different costs: `costs[i]` is the time of step i, in the unit of the times of the disk. O(steps) time
-  /// and memory. Throws `bad_argument` also for a cost that is negative or not a number, and if all costs together, times
-  /// the number of steps, are not finite: no sequence costs more.
+  /// and memory, but for the best division of few steps. Throws `bad_argument` also for a cost that is negative or not
+  /// a number, and if all costs together, times the number of steps, are not finite: no sequence costs more.
   basic_adjoint_sequence(std::span<const double> costs, const adjoint_tier& memory, const adjoint_tier& disk = {})
       : basic_adjoint_sequence(costs, std::array{memory, disk}) {}
   /// Steps of different costs, in any number of tiers.
@@ -191,6 +192,12 @@ class basic_adjoint_sequence {
     }
     if (cost_before_.back() > std::numeric_limits<double>::max() / static_cast<double>(costs.size() + 1))
       throw bad_argument("adjoint_sequence: all costs together, times the number of steps, must be finite");
+    // Equal steps are divided by the closed form, whose costs are whole numbers of steps.
+    if (costs.size() > 0 && costs[0] > 0 &&
+        std::all_of(costs.begin(), costs.end(), [&](double c) { return c == costs[0]; })) {
+      cost_before_.clear();
+      unit_ = costs[0];
+    }
     begin(tiers);
   }
 
@@ -212,31 +219,33 @@ class basic_adjoint_sequence {
     if (tiers.empty() || tiers.size() > 200) throw bad_argument("adjoint_sequence: the tiers must be 1 to 200");
     const double all = cost_before_.empty() ? 0 : cost_before_.back();
     const double unit =
-        all > 0 ? std::max(all / static_cast<double>(steps_), std::numeric_limits<double>::min()) : 1;
+        all > 0 ? std::max(all / static_cast<double>(steps_), std::numeric_limits<double>::min()) : unit_;
     constexpr double never = 0x1p62;  // steps: more than a march runs with one slot, so no such copy pays
     std::vector<detail::adjoint::tier> of_steps;
-    std::uint64_t elsewhere = 0;
+    std::uint64_t far = 0;
     for (const adjoint_tier& t : tiers) {
       detail::adjoint::check_time(t.write);
       detail::adjoint::check_time(t.read);
       const std::uint32_t slots = detail::adjoint::checked_slots(t.slots, of_steps.empty() ? 1 : 0);
-      if (!of_steps.empty()) elsewhere += slots;
+      if (of_steps.size() > 1) far += slots;
       of_steps.push_back({slots, std::min(never, t.write / unit), std::min(never, t.read / unit)});
     }
     memory_ = static_cast<std::uint32_t>(of_steps[0].slots);
     disk_ = of_steps.size() > 1 ? static_cast<std::uint32_t>(of_steps[1].slots) : 0;
     if (of_steps.size() == 1) of_steps.push_back({});
+    const detail::adjoint::tier disk{disk_, of_steps[1].write * unit, of_steps[1].read * unit};
     tiers_ = detail::adjoint::far_tiers(steps_, std::move(of_steps));
     cost_ = tiers_.cost();
-    if (all > 0 && elsewhere == 0 && detail::adjoint::best_splits::is_small(steps_, memory_)) {
-      best_ = detail::adjoint::best_splits(cost_before_, memory_);
+    if (all > 0 && far == 0 && detail::adjoint::best_splits::is_small(steps_, memory_, disk_)) {
+      best_ = detail::adjoint::best_splits(cost_before_, memory_, disk);
       cost_ = best_.cost() / unit;
     }
-    actions_.add(tiers_.all());
+    actions_.add(best_.empty() ? tiers_.all() : best_.all());
   }
 
   std::uint64_t steps_;
   std::uint32_t memory_ = 0, disk_ = 0;
+  double unit_ = 1;  // the cost of a step, if all cost the same
   double cost_ = 0;
   detail::adjoint::far_tiers tiers_;
   detail::adjoint::best_splits best_;
@@ -247,13 +256,14 @@ class basic_adjoint_sequence {
 /// The sequence for a known number of steps.
 using adjoint_sequence = basic_adjoint_sequence<>;
 
-/// The actions for a number of steps that is not known before the last one.
+/// The actions for a number of steps that is not known before the last one, the setting of \cite wang2009dynamic.
 ///
-/// Until `finish` is called, the actions keep the current state and advance by one step, again and again. An older state
-/// gives up its slot: of all but state 0 that with the least g² / d, where g is the largest power of two that divides
-/// its number, and d its distance to the current state. So the distances between kept states grow with the square root
-/// of d. `finish` says that the march has ended, at the current state. Then the steps between the kept states are
-/// reversed by Revolve, with the slots that are free by then; the last ones are given up first if that is better.
+/// Until `finish` is called, the actions keep the current state and advance by one step, again and again. An older
+/// state gives up its slot: of all but state 0 that with the least g² / d, where g is the largest power of two that
+/// divides its number, and d its distance to the current state. So the distances between kept states grow with the
+/// square root of d. `finish` says that the march has ended, at the current state. Then the steps between the kept
+/// states are reversed by Revolve, with the slots that are free by then; the last ones are given up first if that is
+/// better.
 ///
 /// One more slot never costs a step more: which states are preferred does not depend on the number of slots, so more
 /// slots keep the same states, and one more. And no march runs more steps than `most_advances`: in all, its length more

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <queue>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -121,6 +123,17 @@ class nested {
   std::vector<double> in_memory_, on_disk_;
 };
 
+/// The cost of a sequence, which must be legal and complete.
+double cost_of(remat::adjoint_sequence sequence, const remat::adjoint_tier& memory, const remat::adjoint_tier& disk,
+               const std::vector<double>& costs) {
+  remat::adjoint_checker checker(sequence.steps(), memory, disk, costs);
+  remat::adjoint_action a = sequence.next();
+  while (checker.take(a) && a.verb != remat::adjoint_verb::done) a = sequence.next();
+  CHECK(checker.report().message == "");
+  CHECK(checker.complete());
+  return checker.report().cost;
+}
+
 TEST_CASE("no legal sequence is cheaper: all of them, up to six steps") {
   for (const int memory : {1, 2, 3})
     for (const int disk : {1, 2, 4})
@@ -145,8 +158,37 @@ TEST_CASE("steps of different costs: no legal sequence is cheaper, up to seven s
       costs.push_back(static_cast<double>((seed * 7 + i * i * 5 + seed / 3 * i) % 11));
     for (const double cost : costs) before.push_back(before.back() + cost);
     for (const int slots : {1, 2, 3, 5})
-      CHECK(remat::detail::adjoint::best_splits(before, static_cast<std::uint64_t>(slots)).cost() ==
+      CHECK(remat::detail::adjoint::best_splits(before, static_cast<std::uint64_t>(slots), {}).cost() ==
             shortest(7, slots, 0, 0, 0, costs));
+  }
+}
+
+TEST_CASE("steps of different costs with a disk: no legal sequence is cheaper, and the sequence costs what is said") {
+  std::mt19937_64 random(11);
+  const auto below = [&](std::uint64_t n) { return static_cast<std::uint32_t>(random() % n); };
+  for (int round = 0; round < 150; ++round) {
+    const std::size_t steps = 2 + below(5);
+    std::vector<double> costs(steps);
+    for (double& cost : costs) cost = round % 3 == 0 ? 1 + below(3) : below(2) == 0 ? 1 + below(40) : below(3);
+    costs[0] += 1;
+    const remat::adjoint_tier memory{1 + below(3)}, disk{1 + below(4), below(40) / 4.0, below(40) / 4.0};
+    CAPTURE(round);
+    const double least =
+        shortest(steps, static_cast<int>(memory.slots), static_cast<int>(disk.slots), disk.write, disk.read, costs);
+    CHECK(cost_of(remat::adjoint_sequence(costs, memory, disk), memory, disk, costs) == doctest::Approx(least));
+  }
+  for (int round = 0; round < 60; ++round) {
+    std::vector<double> costs(20 + below(80));
+    for (double& cost : costs) cost = 1 + below(round % 2 == 0 ? 4 : 400);
+    const remat::adjoint_tier memory{1 + below(9)}, disk{1 + below(9), below(400) / 4.0, below(400) / 4.0};
+    CAPTURE(round);
+    const remat::adjoint_sequence sequence(costs, memory, disk);
+    const double mean = std::accumulate(costs.begin(), costs.end(), 0.0) / static_cast<double>(costs.size());
+    const double cost = cost_of(sequence, memory, disk, costs);
+    CHECK(cost == doctest::Approx(sequence.cost() * mean).epsilon(1e-12));
+    // Never used, the third tier makes the sequence divide by fractions of the cost.
+    const std::vector<remat::adjoint_tier> further{memory, disk, {1, 1e300, 1e300}};
+    CHECK(cost <= cost_of(remat::adjoint_sequence(costs, further), memory, disk, costs) * (1 + 1e-12));
   }
 }
 

@@ -149,7 +149,7 @@ class far_tiers {
 struct steps_in_tiers : tiered_steps {
   const far_tiers* far = nullptr;  ///< null if no range has units
 
-  [[nodiscard]] static bool splits(const range& r) noexcept { return r.units > 0 || tiered_steps::splits(r); }
+  [[nodiscard]] bool splits(const range& r) const noexcept { return r.units > 0 || tiered_steps::splits(r); }
   [[nodiscard]] range split(range& now) const {
     if (now.units == 0) return tiered_steps::split(now);
     const std::uint64_t units = far->left_units(now);

@@ -13,6 +13,7 @@
 /// steps is the repetition number r, so the best lengths fill each part with β(c, R − q) steps, for one threshold R: a
 /// closed form for given p and k. The cost is convex in both numbers.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -198,49 +199,140 @@ struct tiering {
   return best;
 }
 
-/// The best splits of steps of different costs that are kept in memory alone. With c spare slots, steps s … t − 1 cost
-/// W(c, s, t), the least over j of the steps s … j − 1 + W(c − 1, j, t) + W(c, s, j); with none, every step is run to
-/// from s. O(steps³ · slots) time, O(steps² · slots) memory.
+/// The best division of steps of different costs among memory and a disk, of all whose kept states are nested: a state
+/// that is kept later is later in the march, too.
+///
+/// Let M(d, c, s, t) be the least cost of steps s … t − 1 whose first state is in memory, with d and c further slots on
+/// disk and in memory, and S(d, c, s, t) the same for a first state on the disk. Both are the least over j of the steps
+/// s … j − 1, of the rest R(d, c, j, t), and of steps s … j − 1 with the same slots, where S reads its state again. R
+/// is 0 for one step, and else the lesser of M(d, c − 1, j, t) and write + S(d − 1, c, j, t). S is at most M(d + 1, c −
+/// 1, s, t), too: the state moves into memory. O(steps³ · slots) time and O(steps² · slots) memory, where slots is the
+/// number of those in memory, and with a disk that number times twice that of the disk.
 class best_splits {
  public:
-  [[nodiscard]] static bool is_small(std::uint64_t steps, std::uint64_t slots) {
-    return steps < 512 && steps * steps * steps * std::min(slots, steps) <= std::uint64_t{1} << 28;
+  [[nodiscard]] static bool is_small(std::uint64_t steps, std::uint64_t memory, std::uint64_t disk) {
+    return steps < 512 &&
+           steps * steps * steps * std::min(memory, steps) * (2 * std::min(disk, steps) + 1) <= std::uint64_t{1} << 28;
   }
   best_splits() = default;
-  /// `cost_before[i]` is the cost of all steps before step i.
-  best_splits(std::span<const double> cost_before, std::uint64_t slots)
-      : sides_(cost_before.size()), spare_(std::min<std::uint64_t>(slots, sides_) - 1) {
-    left_.resize((spare_ + 1) * sides_ * sides_);
-    std::vector<double> fewer(sides_ * sides_), cost(sides_ * sides_);
-    for (std::size_t c = 0; c <= spare_; ++c, fewer.swap(cost))
-      for (std::size_t s = sides_; s-- > 0;)
-        for (std::size_t t = s + 2; t < sides_; ++t) {
-          double least = std::numeric_limits<double>::infinity();
-          // Without spare slots the last step is reversed, and then the others.
-          for (std::size_t j = c == 0 ? t - 1 : s + 1; j < t; ++j) {
-            const double time = cost_before[j] - cost_before[s] + fewer[j * sides_ + t] + cost[s * sides_ + j];
-            if (time >= least) continue;
-            least = time;
-            left_[(c * sides_ + s) * sides_ + t] = j - s;
+  /// `cost_before[i]` is the cost of all steps before step i; `disk` has the costs in their unit.
+  best_splits(std::span<const double> cost_before, std::uint64_t memory, const tier& disk)
+      : memory_(memory),
+        disk_(disk.slots),
+        sides_(cost_before.size()),
+        in_memory_(std::min<std::uint64_t>(memory, sides_)),
+        on_disk_(std::min<std::uint64_t>(disk.slots, sides_)) {
+    using table = std::vector<double>;
+    const std::size_t size = sides_ * sides_;
+    left_[0].resize(in_memory_ * (on_disk_ + 1) * size);
+    left_[1].resize((in_memory_ + 1) * on_disk_ * size);
+    std::vector<table> fewer(on_disk_ + 1, table(size, infinite)), memory_costs = fewer, disk_costs(on_disk_);
+    table rest(size);
+    std::vector<std::uint8_t> place(size);
+    double whole = 0;  // the cost with all slots, state 0 in memory
+    for (std::size_t c = 0; c <= in_memory_; ++c, fewer.swap(memory_costs))
+      for (std::size_t d = 0; d <= on_disk_; ++d) {
+        for (std::size_t j = 1; j < sides_; ++j)
+          for (std::size_t t = j + 1; t < sides_; ++t) {
+            const std::size_t at = j * sides_ + t;
+            const double kept = fewer[d][at], written = d > 0 ? disk.write + disk_costs[d - 1][at] : infinite;
+            rest[at] = t == j + 1 ? 0 : std::min(kept, written);
+            place[at] = t == j + 1 ? nowhere : kept <= written ? by_memory : by_disk;
           }
-          cost[s * sides_ + t] = least;
-        }
-    cost_ = fewer[sides_ - 1];
+        if (c < in_memory_) fill({cost_before, rest, place, 0, nullptr}, at(0, d, c), memory_costs[d]);
+        if (c + 1 == in_memory_) whole = memory_costs[d][sides_ - 1];
+        if (d == on_disk_) continue;
+        disk_costs[d].assign(size, infinite);
+        fill({cost_before, rest, place, disk.read, &fewer[d + 1]}, at(1, d, c), disk_costs[d]);
+      }
+    cost_ = whole;
+    if (on_disk_ == 0 || sides_ < 3) return;
+    const double written = disk.write + disk_costs[on_disk_ - 1][sides_ - 1];
+    begins_on_disk_ = written < cost_;
+    cost_ = std::min(cost_, written);
   }
 
   /// True if there are none.
   [[nodiscard]] bool empty() const noexcept { return sides_ == 0; }
   /// The cost of all steps.
   [[nodiscard]] double cost() const noexcept { return cost_; }
-  /// The steps before the next kept state.
-  [[nodiscard]] std::uint64_t left(const range& r) const {
-    return left_[(std::min(r.spare, spare_) * sides_ + r.first) * sides_ + r.last];
+  /// All steps. A range has one leaf if its first state is to be kept on the disk, and none if it is to be kept in
+  /// memory.
+  [[nodiscard]] range all() const {
+    return begins_on_disk_ ? range{0, sides_ - 1, memory_, 1, 0, disk_ - 1}
+                           : range{0, sides_ - 1, memory_ - 1, 0, 0, disk_};
+  }
+  /// Divides a range of two steps or more.
+  [[nodiscard]] range split(range& now) const {
+    std::uint16_t how = choice(now);
+    if (now.leaves > 0 && how == moved) {
+      now.leaves = 0;
+      --now.spare;
+      ++now.disk;
+      how = choice(now);
+    }
+    if (now.leaves > 0)
+      now.keep_in(home::disk, disk_ - 1 - now.disk);
+    else
+      now.keep_in(home::memory, memory_ - 1 - now.spare);
+    range right{now.first + how / 4, now.last, now.spare, 0, 0, now.disk};
+    if (how % 4 == by_memory) --right.spare;
+    if (how % 4 == by_disk) right.leaves = 1, --right.disk;
+    now.last = right.first;
+    return right;
   }
 
  private:
-  std::size_t sides_ = 0;
-  std::uint64_t spare_ = 0;
-  std::vector<std::uint64_t> left_;  // [(c · sides + s) · sides + t]
+  static constexpr double infinite = std::numeric_limits<double>::infinity();
+  // A choice is 4 · (steps before the next kept state) + where that is kept; `moved`: first into memory.
+  static constexpr std::uint8_t nowhere = 0, by_memory = 1, by_disk = 2;
+  static constexpr std::uint16_t moved = 3;
+
+  /// What one layer of the recurrence is computed from.
+  struct layer {
+    std::span<const double> cost_before;
+    const std::vector<double>& rest;
+    const std::vector<std::uint8_t>& place;
+    double read;
+    const std::vector<double>* moved_costs;
+  };
+  void fill(const layer& from, std::uint16_t* choices, std::vector<double>& cost) const {
+    for (std::size_t s = sides_ - 1; s-- > 0;) {
+      cost[s * sides_ + s + 1] = 0;
+      for (std::size_t t = s + 2; t < sides_; ++t) {
+        const std::size_t here = s * sides_ + t;
+        double least = from.moved_costs != nullptr ? (*from.moved_costs)[here] : infinite;
+        std::uint16_t how = moved;
+        for (std::size_t j = s + 1; j < t; ++j) {
+          const double time =
+              from.cost_before[j] - from.cost_before[s] + from.rest[j * sides_ + t] + from.read + cost[s * sides_ + j];
+          if (time >= least) continue;
+          least = time;
+          how = static_cast<std::uint16_t>(4 * (j - s) + from.place[j * sides_ + t]);
+        }
+        cost[here] = least;
+        choices[here] = how;
+      }
+    }
+  }
+  [[nodiscard]] std::size_t index(std::size_t kind, std::size_t d, std::size_t c) const {
+    return (c * (on_disk_ + 1 - kind) + d) * sides_ * sides_;
+  }
+  [[nodiscard]] std::uint16_t* at(std::size_t kind, std::size_t d, std::size_t c) {
+    return left_[kind].data() + index(kind, d, c);
+  }
+  [[nodiscard]] std::uint16_t choice(const range& r) const {
+    const std::size_t kind = r.leaves > 0 ? 1 : 0;
+    const std::size_t d = std::min<std::uint64_t>(r.disk, on_disk_ - kind),
+                      c = std::min<std::uint64_t>(r.spare, in_memory_ - 1 + kind);
+    return left_[kind][index(kind, d, c) + r.first * sides_ + r.last];
+  }
+
+  std::uint64_t memory_ = 0, disk_ = 0;
+  std::size_t sides_ = 0, in_memory_ = 0, on_disk_ = 0;
+  std::array<std::vector<std::uint16_t>, 2>
+      left_;  // first state in memory, on disk: [((c · slots + d) · sides + s) · sides + t]
+  bool begins_on_disk_ = false;
   double cost_ = 0;
 };
 
@@ -249,15 +341,18 @@ class best_splits {
 struct tiered_steps {
   std::uint64_t memory = 1, disk = 0;   ///< slots
   std::span<const double> cost_before;  ///< [i]: the cost of all steps before step i; empty: all cost the same
-  const best_splits* best = nullptr;    ///< the splits of ranges that are kept in memory alone, if they are known
+  const best_splits* best = nullptr;    ///< the best divisions of all ranges, if they are known
 
-  [[nodiscard]] static bool splits(const range& r) noexcept { return r.leaves > 1 || r.reads > 0 || r.spare > 0; }
+  [[nodiscard]] bool splits(const range& r) const noexcept {
+    return best != nullptr || r.leaves > 1 || r.reads > 0 || r.spare > 0;
+  }
   [[nodiscard]] range keep(range r) const noexcept {
     r.keep_in(home::memory, memory - 1 - r.spare);
     r.leaves = 0;
     return r;
   }
   [[nodiscard]] range split(range& now) const {
+    if (best != nullptr) return best->split(now);
     if (now.leaves > 1) return split_tree(now);
     range right{now.first, now.last, memory - 1};
     const std::uint64_t length = now.last - now.first;
@@ -272,7 +367,7 @@ struct tiered_steps {
       --now.reads;
       now.keep_in(home::disk, disk - 1 - now.disk);
     } else {
-      left = best ? best->left(now) : place(now, binomial::first_advance(length, now.spare), 1, 1);
+      left = place(now, binomial::first_advance(length, now.spare), 1, 1);
       right.spare = now.spare - 1;
       now = keep(now);
     }

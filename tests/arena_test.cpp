@@ -50,14 +50,30 @@ arena_options thorough(const banks& all = {}, std::int64_t work = 20'000'000) {
 
 // ---- By definition
 
+/// Bytes in use during [lower, upper).
+struct use {
+  std::int64_t lower, upper, size;
+};
+
 /// Bytes that one or several buffers use from the same first byte on.
 struct item {
-  std::int64_t lower = 0, upper = 0, size = 0;
+  std::int64_t size = 0;
+  std::vector<use> uses{};
   std::vector<std::size_t> members{};  // with their offsets within it
   std::vector<std::int64_t> within{};
 };
 
-bool overlap(std::int64_t a, std::int64_t a_end, std::int64_t b, std::int64_t b_end) { return a < b_end && b < a_end; }
+bool overlap(std::int64_t a, std::int64_t a_end, std::int64_t b, std::int64_t b_end) {
+  return a < b_end && b < a_end && a < a_end && b < b_end;
+}
+
+/// True if the items share bytes at one time if they begin at these offsets.
+bool share(const item& a, std::int64_t at_a, const item& b, std::int64_t at_b) {
+  for (const use& x : a.uses)
+    for (const use& y : b.uses)
+      if (overlap(x.lower, x.upper, y.lower, y.upper) && overlap(at_a, at_a + x.size, at_b, at_b + y.size)) return true;
+  return false;
+}
 
 /// The items if the permissions in `used` are used; empty if two buffers would share bytes that may not.
 std::vector<item> items_of(const buffers& all, std::uint32_t used) {
@@ -74,10 +90,8 @@ std::vector<item> items_of(const buffers& all, std::uint32_t used) {
   std::vector<item> owners(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     item& x = owners[group[i]];
-    if (x.members.empty()) x.lower = all[i].lower, x.upper = all[i].upper;
-    x.lower = std::min(x.lower, all[i].lower);
-    x.upper = std::max(x.upper, all[i].upper);
     x.size = std::max(x.size, within[i] + all[i].size);
+    x.uses.push_back({all[i].lower, all[i].upper, all[group[i]].size});
     x.members.push_back(i);
     x.within.push_back(within[i]);
   }
@@ -98,7 +112,7 @@ std::vector<item> items_of(const buffers& all, std::uint32_t used) {
     for (std::size_t j = 0; j < i; ++j) {
       const item &x = owners[i], &y = owners[j];
       if (x.members.empty() || y.members.empty() || leader[i] != leader[j]) continue;
-      if (!overlap(x.lower, x.upper, y.lower, y.upper) || x.size == 0 || y.size == 0) continue;
+      if (!share(x, 0, y, 0)) continue;
       const bool may = std::any_of(linked.begin(), linked.end(), [&](const auto& p) {
         return (p.first == i && p.second == j) || (p.first == j && p.second == i);
       });
@@ -110,9 +124,7 @@ std::vector<item> items_of(const buffers& all, std::uint32_t used) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const item& x = owners[i];
       if (leader[i] != l || x.members.empty()) continue;
-      if (sum.members.empty()) sum.lower = x.lower, sum.upper = x.upper;
-      sum.lower = std::min(sum.lower, x.lower);
-      sum.upper = std::max(sum.upper, x.upper);
+      sum.uses.insert(sum.uses.end(), x.uses.begin(), x.uses.end());
       sum.size = std::max(sum.size, x.size);
       sum.members.insert(sum.members.end(), x.members.begin(), x.members.end());
       sum.within.insert(sum.within.end(), x.within.begin(), x.within.end());
@@ -169,9 +181,7 @@ class brute_force {
         if (!may_lie(x, at, bank)) continue;
         bool free = true;
         for (std::size_t j = 0; j < k && free; ++j)
-          free = places_[j].bank != bank || x.size == 0 || items_[j].size == 0 ||
-                 !overlap(x.lower, x.upper, items_[j].lower, items_[j].upper) ||
-                 !overlap(at, at + x.size, places_[j].offset, places_[j].offset + items_[j].size);
+          free = places_[j].bank != bank || !share(x, at, items_[j], places_[j].offset);
         if (!free) continue;
         std::int64_t& end = ends[where_.size() - 1 - bank];
         const std::int64_t before = end;
@@ -231,6 +241,21 @@ bool is_legal(const buffers& all, const banks& where, const arena_plan& plan) {
          plan.bytes == std::accumulate(ends.begin(), ends.end(), std::int64_t{0});
 }
 
+/// True if buffer `from`, with its aliases, begins and ends no later than buffer `to`.
+bool begins_first(const buffers& all, std::size_t from, std::size_t to) {
+  const auto life = [&](std::size_t owner) {
+    use out{all[owner].lower, all[owner].upper, 0};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      std::size_t k = i;
+      while (all[k].alias_of != arena_none) k = all[k].alias_of;
+      if (k == owner) out = {std::min(out.lower, all[i].lower), std::max(out.upper, all[i].upper), 0};
+    }
+    return out;
+  };
+  const use a = life(from), b = life(to);
+  return a.lower <= b.lower && a.upper <= b.upper;
+}
+
 /// The rules that random cases have.
 struct rules {
   bool alignments = false, given = false, banks = false, blocks = false, aliases = false, in_place = false;
@@ -281,7 +306,11 @@ small_case random_case(std::uint64_t seed, const rules& r) {
     for (std::size_t i = 1; i < n; ++i) {
       const auto from = static_cast<std::size_t>(below(i));
       if (below(2) == 0 && out.all[i].alias_of == arena_none && out.all[from].alias_of == arena_none)
-        out.all[i].in_place_of = static_cast<std::uint32_t>(from);
+        (begins_first(out.all, from, i) ? out.all[i].in_place_of : out.all[from].in_place_of) =
+            static_cast<std::uint32_t>(begins_first(out.all, from, i) ? from : i);
+      for (const std::size_t k : {i, from})
+        if (out.all[k].in_place_of != arena_none && !begins_first(out.all, out.all[k].in_place_of, k))
+          out.all[k].in_place_of = arena_none;
     }
   return out;
 }
@@ -495,23 +524,63 @@ TEST_CASE("wrong input is refused, with the buffer and the reason") {
   refused({good, {0, 1, -1}}, arena_reason::negative_size, 1);
   refused({good, {3, 3, 1}}, arena_reason::empty_lifetime, 1);
   refused({good, {0, 1, 1, 0}}, arena_reason::bad_alignment, 1);
+  refused({good, {0, 1, 1, std::int64_t{1} << 41}}, arena_reason::large_alignment, 1);
+  refused({{0, 1, 4, std::int64_t{1} << 40}, {.lower = 0, .upper = 1, .size = 1, .alignment = 3, .alias_of = 0}},
+          arena_reason::common_alignment, 1);
   refused({good, {.lower = 0, .upper = 1, .size = 1, .banks = 2}}, arena_reason::no_bank, 1);
-  refused({good, {.lower = 0, .upper = 1, .size = 1, .alignment = 4, .offset = 6}}, arena_reason::bad_offset, 1);
+  refused({good, {.lower = 0, .upper = 1, .size = 1, .alignment = 4, .offset = 6}}, arena_reason::misaligned_offset, 1);
   refused({good, {.lower = 0, .upper = 1, .size = 1, .offset = -2}}, arena_reason::bad_offset, 1);
+  refused({good, {.lower = 0, .upper = 1, .size = 1, .banks = 1, .offset = 0, .alias_of = 0}},
+          arena_reason::offset_of_alias, 1);
+  arena_options two;
+  const banks both{{}, {}};
+  two.banks = both;
+  refused({good, {.lower = 0, .upper = 1, .size = 1, .offset = 0}}, arena_reason::offset_in_banks, 1, two);
   refused({good, {.lower = 0, .upper = 1, .size = 1, .alias_of = 7}}, arena_reason::bad_alias, 1);
-  refused({{.lower = 0, .upper = 1, .size = 1, .alias_of = 0}}, arena_reason::bad_alias, 0);
-  refused({good, {.lower = 0, .upper = 1, .size = 2, .alias_of = 0, .alias_offset = 3}}, arena_reason::bad_alias, 1);
+  refused({{.lower = 0, .upper = 1, .size = 1, .alias_of = 0}}, arena_reason::circular_alias, 0);
+  refused({good, {.lower = 0, .upper = 1, .size = 2, .alias_of = 0, .alias_offset = 3}}, arena_reason::alias_outside,
+          1);
   refused({good, {.lower = 0, .upper = 1, .size = 2, .alignment = 2, .alias_of = 0, .alias_offset = 1}},
-          arena_reason::bad_alias, 1);
-  refused({good, {.lower = 0, .upper = 1, .size = 2, .in_place_of = 1}}, arena_reason::bad_in_place, 1);
+          arena_reason::misaligned_alias, 1);
+  refused({good, {.lower = 0, .upper = 1, .size = 2, .in_place_of = 7}}, arena_reason::bad_in_place, 1);
+  refused({good, {.lower = 0, .upper = 1, .size = 2, .in_place_of = 1}}, arena_reason::in_place_of_itself, 1);
+  refused({good, {0, 1, 4}, {.lower = 0, .upper = 1, .size = 2, .alias_of = 0, .in_place_of = 1}},
+          arena_reason::in_place_of_alias, 2);
+  refused({{0, 9, 100}, {.lower = 1, .upper = 3, .size = 100, .in_place_of = 0}, {5, 9, 100}},
+          arena_reason::in_place_of_longer, 1);
+  refused({{2, 9, 100}, {.lower = 1, .upper = 9, .size = 100, .in_place_of = 0}}, arena_reason::in_place_of_longer, 1);
+  // A view reads the bytes after the end of the buffer in their place.
+  refused({{0, 2, 100},
+           {.lower = 1, .upper = 3, .size = 100, .in_place_of = 0},
+           {.lower = 3, .upper = 5, .size = 8, .alias_of = 0}},
+          arena_reason::in_place_of_longer, 1);
   refused({{0, 1, std::int64_t{1} << 52}, good}, arena_reason::too_large, 0);
   arena_options options;
-  const banks wrong{{}, {-1}};
+  const banks wrong{{}, {-1}}, blocks{{10, 0}}, too_many(65);
   options.banks = wrong;
   refused({good}, arena_reason::bad_bank, 1, options);
+  options.banks = blocks;
+  refused({good}, arena_reason::bad_block, 0, options);
+  options.banks = too_many;
+  refused({good}, arena_reason::too_many_banks, 64, options);
   options = {};
   options.milliseconds = -1;
-  refused({good}, arena_reason::bad_limit, 0, options);
+  refused({good}, arena_reason::bad_time_limit, 0, options);
+  options = {};
+  options.work = -1;
+  refused({good}, arena_reason::bad_work_limit, 0, options);
+}
+
+TEST_CASE("each reason has one message, of its own") {
+  std::vector<std::string> messages;
+  for (int reason = 1; reason <= static_cast<int>(arena_reason::defect); ++reason) {
+    arena_plan plan;
+    plan.reason = static_cast<arena_reason>(reason);
+    messages.push_back(plan.message());
+    CHECK(messages.back() != "unknown");
+  }
+  std::sort(messages.begin(), messages.end());
+  CHECK(std::adjacent_find(messages.begin(), messages.end()) == messages.end());
 }
 
 TEST_CASE("what cannot be is refused at once, with the reason") {
@@ -526,7 +595,9 @@ TEST_CASE("what cannot be is refused at once, with the reason") {
     CHECK(plan.message() == message);
   };
   impossible({{0, 1, 4}, {0, 1, 9}}, {{8}}, arena_reason::larger_than_bank, 1, 0,
-             "buffer 1 fits no bank and no block where it may lie");
+             "buffer 1 is larger than every bank and block where it may lie");
+  impossible({{.lower = 0, .upper = 2, .size = 4, .offset = 6}}, {{8}}, arena_reason::outside_bank, 0, 0,
+             "buffer 0 has a given offset from which it does not fit its bank, or its block");
   impossible({{.lower = 0, .upper = 2, .size = 4, .offset = 0}, {.lower = 1, .upper = 3, .size = 4, .offset = 2}}, {{}},
              arena_reason::given_overlap, 0, 1,
              "buffer 0 and buffer 1 have given offsets, and share bytes at the same time");
@@ -547,6 +618,64 @@ TEST_CASE("a buffer in place of another shares its bytes where that pays, and an
   CHECK(aliased.bytes == 8);
   CHECK(aliased.places[2].offset == aliased.places[1].offset + 4);
   CHECK(aliased.message() == "8 bytes, load 8, proven the best");
+}
+
+TEST_CASE("bytes of a buffer that took a place are free before its begin, and those of an alias between its uses") {
+  arena_planner planner;
+  const banks where{{5}};
+  const buffers narrow{{1, 5, 2}, {.lower = 3, .upper = 6, .size = 5, .in_place_of = 0}, {0, 3, 3}};
+  const arena_plan fits = planner.plan(narrow, thorough(where));
+  CHECK(fits.status == arena_status::optimal);
+  CHECK(is_legal(narrow, where, fits));
+  CHECK(fits.longest_sharing == 2);
+  CHECK(fits.sharing == 1);
+  arena_options any = thorough(where);
+  any.any_plan = true;
+  CHECK(planner.plan(narrow, any).ok());
+
+  const buffers gap{{0, 1, 40}, {2, 3, 20}, {.lower = 4, .upper = 5, .size = 40, .alias_of = 0}};
+  const arena_plan between = planner.plan(gap, thorough());
+  CHECK(between.message() == "40 bytes, load 40, proven the best");
+  CHECK(between.longest_sharing == 0);
+  CHECK(between.sharing == arena_none);
+
+  // Too many for all orders: the plans are legal, and only the load proves one the best.
+  buffers many_gaps;
+  for (std::int64_t i = 0; i < 40; ++i) many_gaps.push_back({2 * i, 2 * i + 3, 1 + i * 7 % 12});
+  for (std::uint32_t i = 0; i < 40; i += 3)
+    many_gaps.push_back({.lower = 2 * i + 9, .upper = 2 * i + 12, .size = 1 + i % 2, .alias_of = i, .alias_offset = 0});
+  for (std::size_t i = 0; i < 40; i += 3) many_gaps[i].size += 2;
+  arena_options brief = thorough({}, 200'000);
+  const arena_plan plan = planner.plan(many_gaps, brief);
+  REQUIRE(plan.ok());
+  CHECK(is_legal(many_gaps, {{}}, plan));
+  CHECK((plan.status == arena_status::optimal) == (plan.bytes == plan.load));
+  const banks little{{plan.load}};
+  brief.banks = little;
+  const arena_plan tight = planner.plan(many_gaps, brief);
+  CHECK(tight.status != arena_status::impossible);
+}
+
+TEST_CASE("optimal is said of no plan that has a better one, however little work is done") {
+  arena_planner planner;
+  std::size_t decided = 0, open = 0;
+  for (std::uint64_t seed = 90'000; seed < 90'400; ++seed) {
+    const small_case c = random_case(seed, {.alignments = seed % 2 == 0, .banks = true, .aliases = seed % 3 == 0});
+    const std::vector<std::int64_t> best = brute_force(c.all, c.where).run();
+    for (const std::int64_t work : {0, 1, 10, 65, 1000}) {
+      const arena_plan plan = planner.plan(c.all, thorough(c.where, work));
+      CAPTURE(seed);
+      CAPTURE(work);
+      if (plan.status == arena_status::impossible) CHECK(best.empty());
+      if (plan.status == arena_status::optimal) {
+        CHECK(std::equal(best.rbegin(), best.rend(), plan.bank_bytes.begin(), plan.bank_bytes.end()));
+        ++decided;
+      }
+      open += plan.status == arena_status::feasible;
+    }
+  }
+  CHECK(decided > 200);
+  CHECK(open > 0);
 }
 
 TEST_CASE("any plan within the capacity ends the search, and proves no size") {

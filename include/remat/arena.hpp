@@ -25,9 +25,14 @@ struct arena_buffer {
   std::int64_t alignment = 1;   ///< bytes, at least 1: its offset is a multiple of it
   std::uint64_t banks = ~0ULL;  ///< the banks where it may lie: bit b stands for bank b
   std::int64_t offset = -1;     ///< bytes: its offset, if that is given; else −1. Its `banks` is then one bank
-  std::uint32_t alias_of = arena_none;  ///< a view: it lies within that buffer's bytes, and keeps them in use
-  std::int64_t alias_offset = 0;        ///< bytes from the begin of `alias_of`; a multiple of this buffer's alignment
-  std::uint32_t in_place_of = arena_none;  ///< it may (need not) begin at that buffer's first byte, and share its bytes
+  /// A view: it lies within that buffer's bytes, and keeps all of them in use while it is itself. Between the lifetimes
+  /// of the two, others may use the bytes.
+  std::uint32_t alias_of = arena_none;
+  std::int64_t alias_offset = 0;  ///< bytes from the begin of `alias_of`; a multiple of this buffer's alignment
+  /// It may (need not) begin at that buffer's first byte, and share its bytes while both are in use. You vouch that
+  /// nothing reads the bytes of that buffer after this one has written them: its last reader must be the operation that
+  /// writes this one. That buffer must begin no later, and end no later.
+  std::uint32_t in_place_of = arena_none;
 
   friend constexpr bool operator==(const arena_buffer&, const arena_buffer&) = default;
 };
@@ -62,21 +67,38 @@ enum class arena_status : std::uint8_t {
 
 /// The reason why there is no plan.
 enum class arena_reason : std::uint8_t {
-  none,              ///< there is a plan, or a limit came first
-  negative_size,     ///< a buffer's size is below 0
-  empty_lifetime,    ///< a buffer's upper is not above its lower
-  bad_alignment,     ///< an alignment is below 1, or the common multiple of those of aliases is above 2^40
-  no_bank,           ///< a buffer may lie in no bank
-  bad_offset,        ///< a given offset is below −1, no multiple of the alignment, in several banks, or of an alias
-  bad_alias,         ///< an alias of no buffer or of itself, beyond its bytes, or with a misaligned `alias_offset`
-  bad_in_place,      ///< `in_place_of` names no buffer, itself or an alias of the same bytes
-  bad_bank,          ///< a capacity below 0, a largest block below 1, or more than 64 banks
-  bad_limit,         ///< a limit of time or work below 0
-  too_large,         ///< the sizes with their alignments together exceed 2^52 bytes, or 2^31 buffers
-  larger_than_bank,  ///< a buffer is larger than every bank or block where it may lie, or its offset is outside
-  given_overlap,     ///< two buffers whose offsets are given share bytes at the same time
-  no_packing,        ///< the search has proven that the buffers do not fit
-  defect             ///< the exact check has refused the plan: an error of the library, please report it
+  none,                ///< there is a plan, or a limit came first
+  negative_size,       ///< a buffer's size is below 0
+  empty_lifetime,      ///< a buffer's upper is not above its lower
+  bad_alignment,       ///< an alignment is below 1
+  large_alignment,     ///< an alignment is above 2^40
+  common_alignment,    ///< the common multiple of the alignments of a buffer and its aliases is above 2^40
+  no_bank,             ///< a buffer may lie in no bank
+  bad_offset,          ///< a given offset is below −1
+  misaligned_offset,   ///< a given offset is no multiple of the alignment, or of that of an alias
+  offset_in_banks,     ///< a buffer with a given offset may lie in several banks
+  offset_of_alias,     ///< a given offset of an alias
+  bad_alias,           ///< an alias of no buffer
+  circular_alias,      ///< an alias of itself, perhaps through others
+  alias_outside,       ///< an alias beyond the bytes of its buffer
+  misaligned_alias,    ///< an alias with a misaligned `alias_offset`
+  bad_in_place,        ///< `in_place_of` names no buffer
+  in_place_of_itself,  ///< `in_place_of` names the buffer itself or an alias of the same bytes
+  in_place_of_alias,   ///< `in_place_of` stands at an alias, or names one
+  in_place_of_longer,  ///< `in_place_of` names a buffer that begins later, or is in use for longer
+  bad_bank,            ///< a capacity is below 0
+  bad_block,           ///< a largest block is below 1
+  too_many_banks,      ///< more than 64 banks
+  bad_time_limit,      ///< a limit of time below 0
+  bad_work_limit,      ///< a limit of work below 0
+  too_large,           ///< the sizes with their alignments together exceed 2^52 bytes
+  too_many,            ///< 2^31 buffers
+  larger_than_bank,    ///< a buffer is larger than every bank or block where it may lie
+  outside_bank,        ///< from its given offset, a buffer does not fit its bank or block
+  given_overlap,       ///< two buffers whose offsets are given share bytes at the same time
+  no_packing,          ///< the search has proven that the buffers do not fit
+  none_found,          ///< the search was not complete, as buffers change their size in place, or have gaps
+  defect               ///< the exact check has refused the plan: an error of the library, please report it
 };
 
 /// The place of a buffer.
@@ -98,8 +120,12 @@ struct arena_plan {
   std::int64_t bytes = 0;                       ///< all of `bank_bytes` together: the size of the arena
   std::int64_t load = 0;         ///< bytes of the buffers alive at one time, at most, sharing what they may share
   std::int64_t lower_bound = 0;  ///< bytes, at least `load`; proven: no plan has fewer `bytes`
-  std::uint64_t work = 0;        ///< blocks and sections visited
-  std::size_t heap_bytes = 0;    ///< bytes that this call took from the heap
+  /// The longest time in which a buffer and the one whose place it took (`in_place_of`) are both in use; 0 if none took
+  /// a place. More than the time of one operation means that something else may still read the old bytes.
+  std::int64_t longest_sharing = 0;
+  std::uint32_t sharing = arena_none;  ///< the buffer that took that place
+  std::uint64_t work = 0;              ///< blocks and sections visited
+  std::size_t heap_bytes = 0;          ///< bytes that this call took from the heap
 
   /// True if there is a plan.
   [[nodiscard]] constexpr bool ok() const noexcept {
@@ -125,7 +151,9 @@ class arena_search;
 ///
 /// With several banks, the last bank is made as small as possible, then the one before it, and so on: so the first bank
 /// is the preferred one. `status` is `optimal` if this is proven. A buffer that takes the place of another one makes
-/// one block with it, of the larger size, for both lifetimes.
+/// one block with it, and so does a buffer with its aliases. If sizes differ, or a buffer is not in use between two
+/// aliases, others may use the bytes that are left. Then all orders of up to 10 blocks are tried, for a proof, too; of
+/// more some orders, and a search that leaves such bytes unused, which prove nothing but by the load.
 ///
 /// The method is that of `plan_memory`, with the same engine (`memory/detail/packing.hpp`); alignments, given offsets
 /// and banks restrict the places that its moves and its depth-first search may use. With at most 8 permissions

@@ -20,40 +20,34 @@ namespace REMAT_NAMESPACE::detail {
 template <class Allocator>
 [[nodiscard]] bool is_arena_valid(std::span<const arena_buffer> buffers, std::span<const arena_bank> banks,
                                   std::span<const arena_place> places, const Allocator& memory) {
-  struct lifetime {
-    std::int64_t lower, upper;
+  struct event {
+    std::int64_t time;
+    bool begins;
+    std::uint32_t i;
   };
-  row_of<lifetime, Allocator> lives(memory);  // each buffer's, with those of its views
+  row_of<event, Allocator> events(memory);  // of each buffer, and of its views as if they were the buffer
   if (places.size() != buffers.size()) return false;
-  for (const arena_buffer& x : buffers) lives.push_back({x.lower, x.upper});
+  events.reserve(2 * buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const arena_buffer& x = buffers[i];
     const arena_place& p = places[i];
+    auto owner = static_cast<std::uint32_t>(i);
+    while (buffers[owner].alias_of != arena_none) owner = buffers[owner].alias_of;
+    if (buffers[owner].size > 0) {
+      events.push_back({x.lower, true, owner});
+      events.push_back({x.upper, false, owner});
+    }
     if (p.bank >= banks.size() || (x.banks >> p.bank & 1U) == 0 || p.offset < 0) return false;
     if (x.offset >= 0 && x.offset != p.offset) return false;
     if (x.alias_of != arena_none) {
       const arena_place& of = places[x.alias_of];
       if (x.alias_offset < 0 || x.alias_offset > buffers[x.alias_of].size - x.size) return false;
       if (p.bank != of.bank || p.offset != of.offset + x.alias_offset) return false;
-      std::uint32_t owner = x.alias_of;
-      while (buffers[owner].alias_of != arena_none) owner = buffers[owner].alias_of;
-      lives[owner] = {std::min(lives[owner].lower, x.lower), std::max(lives[owner].upper, x.upper)};
     }
     if (x.size == 0) continue;
     const arena_bank& b = banks[p.bank];
     const std::int64_t within = p.offset % b.largest_block;
     if (within % x.alignment != 0 || within > b.largest_block - x.size || p.offset > b.capacity - x.size) return false;
-  }
-  struct event {
-    std::int64_t time;
-    bool begins;
-    std::uint32_t i;
-  };
-  row_of<event, Allocator> events(memory);
-  for (std::uint32_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].size == 0 || buffers[i].alias_of != arena_none) continue;
-    events.push_back({lives[i].lower, true, i});
-    events.push_back({lives[i].upper, false, i});
   }
   std::sort(events.begin(), events.end(), [](const event& a, const event& b) {
     return std::tuple(a.time, a.begins, a.i) < std::tuple(b.time, b.begins, b.i);
@@ -61,7 +55,9 @@ template <class Allocator>
   row_of<std::uint32_t, Allocator> alive(
       memory);  // sorted by bank, offset and number: apart, unless they may share and begin alike
   const auto key = [&](std::uint32_t i) { return std::tuple(places[i].bank, places[i].offset, i); };
+  row_of<std::uint32_t, Allocator> in_use(buffers.size(), 0, memory);  // by so many of the buffer and its views
   for (const event& e : events) {
+    if (e.begins ? in_use[e.i]++ != 0 : --in_use[e.i] != 0) continue;
     const auto at = std::lower_bound(alive.begin(), alive.end(), e.i,
                                      [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
     if (!e.begins) {

@@ -10,12 +10,14 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "remat/core/detail/limit_clock.hpp"
 #include "remat/core/detail/within_memory.hpp"
 #include "remat/memory/detail/arena_check.hpp"
 #include "remat/memory/detail/packing.hpp"
+#include "remat/memory/detail/shape_packing.hpp"
 
 /// \file
 /// Between `arena_planner` and the engine. Aliases become storages, permissions to share become blocks, and banks
@@ -44,7 +46,9 @@ class arena_search {
     out.lower_bound = out.load;
     if (best_.height.empty()) {
       out.status = is_impossible_ ? arena_status::impossible : arena_status::unknown;
-      out.reason = is_impossible_ ? arena_reason::no_packing : arena_reason::none;
+      out.reason = is_impossible_     ? arena_reason::no_packing
+                   : is_out_of_reach_ ? arena_reason::none_found
+                                      : arena_reason::none;
       return;
     }
     places.resize(buffers_.size());
@@ -59,7 +63,10 @@ class arena_search {
         bank_bytes[places[i].bank] = std::max(bank_bytes[places[i].bank], places[i].offset + buffers_[i].size);
     for (const std::int64_t b : bank_bytes) out.bytes += b;
     if (banks_.size() == 1) out.lower_bound = std::max(out.lower_bound, is_complete_ ? out.bytes : bound_);
-    out.status = is_complete_ || out.bytes <= out.lower_bound ? arena_status::optimal : arena_status::feasible;
+    // The least sum of several ends need not be the least last end.
+    const bool is_least = banks_.size() == 1 && out.bytes <= out.lower_bound;
+    out.status = is_complete_ || is_least ? arena_status::optimal : arena_status::feasible;
+    report_sharing(out, places);
     if (!is_arena_valid(buffers_, std::span<const arena_bank>(banks_), places, memory_)) {
       out.status = arena_status::unknown;
       out.reason = arena_reason::defect;
@@ -82,6 +89,12 @@ class arena_search {
   struct permission {
     std::uint32_t from, to;  // storage `to` may take over the place of storage `from`
   };
+  /// A time without gaps in which a storage is in use.
+  struct use {
+    std::uint32_t storage;
+    std::int64_t lower, upper;
+  };
+  using shapes = shape_packer<Allocator>;
   /// A plan: the end of each bank, the last bank first, and the place of each storage.
   struct answer {
     row<std::int64_t> height;
@@ -103,15 +116,18 @@ class arena_search {
     const auto bad = [&](arena_reason reason, std::size_t at) {
       return refuse(out, arena_status::bad_input, reason, at);
     };
-    if (options_.milliseconds < 0 || options_.work < 0) return bad(arena_reason::bad_limit, 0);
+    if (options_.milliseconds < 0) return bad(arena_reason::bad_time_limit, 0);
+    if (options_.work < 0) return bad(arena_reason::bad_work_limit, 0);
     banks_.assign(options_.banks.begin(), options_.banks.end());
     if (banks_.empty()) banks_.push_back({});
-    if (banks_.size() > 64) return bad(arena_reason::bad_bank, 64);
-    for (std::size_t b = 0; b < banks_.size(); ++b)
-      if (banks_[b].capacity < 0 || banks_[b].largest_block < 1) return bad(arena_reason::bad_bank, b);
+    if (banks_.size() > 64) return bad(arena_reason::too_many_banks, 64);
+    for (std::size_t b = 0; b < banks_.size(); ++b) {
+      if (banks_[b].capacity < 0) return bad(arena_reason::bad_bank, b);
+      if (banks_[b].largest_block < 1) return bad(arena_reason::bad_block, b);
+    }
     for (arena_bank& b : banks_)  // no offset comes near its end
       if (b.largest_block > std::int64_t{1} << 56) b.largest_block = arena_unlimited;
-    if (buffers_.size() >= component::begins) return bad(arena_reason::too_large, component::begins);
+    if (buffers_.size() >= component::begins) return bad(arena_reason::too_many, component::begins);
     const std::uint64_t all = banks_.size() == 64 ? ~0ULL : (1ULL << banks_.size()) - 1;
     constexpr std::int64_t largest = std::int64_t{1} << 52;
     std::int64_t total = 0;
@@ -119,10 +135,12 @@ class arena_search {
       const arena_buffer& x = buffers_[i];
       if (x.size < 0) return bad(arena_reason::negative_size, i);
       if (x.lower >= x.upper) return bad(arena_reason::empty_lifetime, i);
-      if (x.alignment < 1 || x.alignment > std::int64_t{1} << 40) return bad(arena_reason::bad_alignment, i);
+      if (x.alignment < 1) return bad(arena_reason::bad_alignment, i);
+      if (x.alignment > std::int64_t{1} << 40) return bad(arena_reason::large_alignment, i);
       if ((x.banks & all) == 0) return bad(arena_reason::no_bank, i);
-      if (x.offset < -1 || (x.offset >= 0 && (!std::has_single_bit(x.banks & all) || x.alias_of != nobody)))
-        return bad(arena_reason::bad_offset, i);
+      if (x.offset < -1) return bad(arena_reason::bad_offset, i);
+      if (x.offset >= 0 && x.alias_of != nobody) return bad(arena_reason::offset_of_alias, i);
+      if (x.offset >= 0 && !std::has_single_bit(x.banks & all)) return bad(arena_reason::offset_in_banks, i);
       if (x.size > largest || x.offset > largest || largest - total < x.size + x.alignment)
         return bad(arena_reason::too_large, i);
       total += x.size + x.alignment;
@@ -131,13 +149,16 @@ class arena_search {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       const std::uint32_t from = buffers_[i].in_place_of;
       if (from == nobody) continue;
-      if (from >= buffers_.size() || root_[from] == root_[i]) return bad(arena_reason::bad_in_place, i);
-      const storage &a = storages_[root_[from]], &b = storages_[root_[i]];
+      if (from >= buffers_.size()) return bad(arena_reason::bad_in_place, i);
+      if (root_[from] == root_[i]) return bad(arena_reason::in_place_of_itself, i);
       // Only a whole storage takes over the place of another one.
-      if (delta_[from] != 0 || delta_[i] != 0 || buffers_[from].alias_of != nobody || buffers_[i].alias_of != nobody)
-        return bad(arena_reason::bad_in_place, i);
-      if (a.size > 0 && b.size > 0 && a.lower < b.upper && b.lower < a.upper)
-        permissions_.push_back({root_[from], root_[i]});
+      if (buffers_[from].alias_of != nobody || buffers_[i].alias_of != nobody)
+        return bad(arena_reason::in_place_of_alias, i);
+      const storage &a = storages_[root_[from]], &b = storages_[root_[i]];
+      if (a.size == 0 || b.size == 0 || !alive_together(root_[from], root_[i])) continue;
+      // Its target is read after its own last use, or begins after it.
+      if (a.upper > b.upper || a.lower > b.lower) return bad(arena_reason::in_place_of_longer, i);
+      permissions_.push_back({root_[from], root_[i]});
     }
     return check_given(out);
   }
@@ -158,37 +179,94 @@ class arena_search {
             {x.lower, x.upper, x.size, x.alignment, x.offset, x.banks & all, static_cast<std::uint32_t>(i)});
       }
     row<std::uint32_t> path(memory_);
+    std::size_t aliases = 0;
     for (std::size_t i = 0; i < n; ++i) {
       path.clear();
       std::uint32_t k = static_cast<std::uint32_t>(i);
       for (; root_[k] == nobody; k = buffers_[k].alias_of) {
         path.push_back(k);
-        if (path.size() > n || buffers_[k].alias_of >= n) return bad(arena_reason::bad_alias, i);
+        if (buffers_[k].alias_of >= n) return bad(arena_reason::bad_alias, k);
+        if (path.size() > n) return bad(arena_reason::circular_alias, i);
       }
       for (; !path.empty(); path.pop_back()) {
         const std::uint32_t me = path.back();
         const arena_buffer& x = buffers_[me];
         const arena_buffer& of = buffers_[x.alias_of];
-        if (x.alias_offset < 0 || x.alias_offset > of.size - x.size) return bad(arena_reason::bad_alias, me);
+        if (x.alias_offset < 0 || x.alias_offset > of.size - x.size) return bad(arena_reason::alias_outside, me);
         root_[me] = root_[x.alias_of];
         delta_[me] = delta_[x.alias_of] + x.alias_offset;
         storage& s = storages_[root_[me]];
         const std::int64_t alignment = x.size == 0 ? 1 : x.alignment;
-        if (delta_[me] % alignment != 0) return bad(arena_reason::bad_alias, me);
+        if (delta_[me] % alignment != 0) return bad(arena_reason::misaligned_alias, me);
+        ++aliases;
         s.lower = std::min(s.lower, x.lower);
         s.upper = std::max(s.upper, x.upper);
         s.banks &= x.banks;
         if (s.banks == 0) return bad(arena_reason::no_bank, me);
         s.alignment = s.alignment / std::gcd(s.alignment, alignment) * alignment;
-        if (s.alignment > std::int64_t{1} << 40) return bad(arena_reason::bad_alignment, me);
+        if (s.alignment > std::int64_t{1} << 40) return bad(arena_reason::common_alignment, me);
       }
     }
+    if (aliases > 0) read_uses();
     std::int64_t total = 0;
     for (const storage& s : storages_) {
       total += s.size + s.alignment;
       if (total > std::int64_t{1} << 52) return bad(arena_reason::too_large, s.buffer);
     }
     return true;
+  }
+
+  /// Finds the times in which storages with aliases are in use. Others are so for all of their lifetime.
+  void read_uses() {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) uses_.push_back({root_[i], buffers_[i].lower, buffers_[i].upper});
+    std::sort(uses_.begin(), uses_.end(), [](const use& a, const use& b) {
+      return std::tuple(a.storage, a.lower, a.upper) < std::tuple(b.storage, b.lower, b.upper);
+    });
+    std::size_t last = 0;
+    for (std::size_t k = 1; k < uses_.size(); ++k)
+      if (uses_[k].storage == uses_[last].storage && uses_[k].lower <= uses_[last].upper)
+        uses_[last].upper = std::max(uses_[last].upper, uses_[k].upper);
+      else
+        uses_[++last] = uses_[k];
+    uses_.resize(last + 1);
+    first_use_.assign(storages_.size() + 1, 0);
+    for (const use& u : uses_) ++first_use_[u.storage + 1];
+    for (std::size_t s = 0; s < storages_.size(); ++s) first_use_[s + 1] += first_use_[s];
+  }
+  template <class Function>
+  void for_each_use(std::uint32_t s, const Function& f) const {
+    if (uses_.empty()) return f(storages_[s].lower, storages_[s].upper);
+    for (std::size_t k = first_use_[s]; k < first_use_[s + 1]; ++k) f(uses_[k].lower, uses_[k].upper);
+  }
+  [[nodiscard]] bool has_gaps(std::uint32_t s) const { return !uses_.empty() && first_use_[s + 1] - first_use_[s] > 1; }
+  /// True if both storages are in use at one time.
+  [[nodiscard]] bool alive_together(std::uint32_t a, std::uint32_t b) const {
+    if (storages_[a].lower >= storages_[b].upper || storages_[b].lower >= storages_[a].upper) return false;
+    if (!has_gaps(a) && !has_gaps(b)) return true;
+    bool together = false;
+    for_each_use(a, [&](std::int64_t lower, std::int64_t upper) {
+      for_each_use(b, [&](std::int64_t from, std::int64_t to) { together |= lower < to && from < upper; });
+    });
+    return together;
+  }
+
+  /// Says for how long buffers share the bytes of those whose place they took.
+  void report_sharing(arena_plan& out, const row<arena_place>& places) const {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const std::uint32_t from = buffers_[i].in_place_of;
+      if (from == nobody || places[from] != places[i] || buffers_[i].size == 0 || buffers_[from].size == 0) continue;
+      std::int64_t shared = 0;
+      for_each_use(root_[from], [&](std::int64_t lower, std::int64_t upper) {
+        for_each_use(root_[i], [&](std::int64_t begin, std::int64_t end) {
+          const std::int64_t both = std::min(upper, end), since = std::max(lower, begin);
+          if (since < both)
+            shared = std::max(shared, since < 0 && both > arena_unlimited + since ? arena_unlimited : both - since);
+        });
+      });
+      if (shared <= out.longest_sharing) continue;
+      out.longest_sharing = shared;
+      out.sharing = static_cast<std::uint32_t>(i);
+    }
   }
 
   /// Looks for given offsets that exclude each other, and for buffers that are too large.
@@ -205,15 +283,16 @@ class arena_search {
       if (s.given < 0) continue;
       const arena_bank& b = banks_[bank_of(s)];
       const std::int64_t within = s.given % b.largest_block;
-      if (within % s.alignment != 0) return refuse(out, arena_status::bad_input, arena_reason::bad_offset, s.buffer);
+      if (within % s.alignment != 0)
+        return refuse(out, arena_status::bad_input, arena_reason::misaligned_offset, s.buffer);
       if (s.given > b.capacity - s.size || within > b.largest_block - s.size)
-        return impossible(arena_reason::larger_than_bank, s.buffer);
+        return impossible(arena_reason::outside_bank, s.buffer);
       given.push_back(&s);
     }
     for (std::size_t i = 0; i < given.size(); ++i)
       for (std::size_t j = 0; j < i; ++j) {
         const storage &x = *given[j], &y = *given[i];
-        if (x.lower >= y.upper || y.lower >= x.upper || x.banks != y.banks) continue;
+        if (x.banks != y.banks || !alive_together(number(x), number(y))) continue;
         if (x.given >= y.given + y.size || y.given >= x.given + x.size) continue;
         const auto links = [&](const permission& p) {
           const storage &a = storages_[p.from], &b = storages_[p.to];
@@ -225,6 +304,9 @@ class arena_search {
     return true;
   }
 
+  [[nodiscard]] std::uint32_t number(const storage& s) const {
+    return static_cast<std::uint32_t>(&s - storages_.data());
+  }
   [[nodiscard]] static std::uint32_t bank_of(const storage& s) {
     return static_cast<std::uint32_t>(std::countr_zero(s.banks));
   }
@@ -233,15 +315,21 @@ class arena_search {
   /// smaller of its two sizes, while both are alive.
   [[nodiscard]] std::int64_t least_load() const {
     row<std::pair<std::int64_t, std::int64_t>> changes(memory_);
-    for (const storage& s : storages_) {
-      changes.emplace_back(s.lower, s.size);
-      changes.emplace_back(s.upper, -s.size);
-    }
+    changes.reserve(2 * storages_.size());
+    for (const storage& s : storages_)
+      for_each_use(number(s), [&](std::int64_t lower, std::int64_t upper) {
+        changes.emplace_back(lower, s.size);
+        changes.emplace_back(upper, -s.size);
+      });
     for (const permission& p : permissions_) {
-      const storage &a = storages_[p.from], &b = storages_[p.to];
-      const std::int64_t saved = std::min(a.size, b.size);
-      changes.emplace_back(std::max(a.lower, b.lower), -saved);
-      changes.emplace_back(std::min(a.upper, b.upper), saved);
+      const std::int64_t saved = std::min(storages_[p.from].size, storages_[p.to].size);
+      for_each_use(p.from, [&](std::int64_t lower, std::int64_t upper) {
+        for_each_use(p.to, [&](std::int64_t from, std::int64_t to) {
+          if (lower >= to || from >= upper) return;
+          changes.emplace_back(std::max(lower, from), -saved);
+          changes.emplace_back(std::min(upper, to), saved);
+        });
+      });
     }
     std::sort(changes.begin(), changes.end());
     std::int64_t now = 0, most = 0;
@@ -315,8 +403,53 @@ class arena_search {
       blocks_.push_back(block);
     }
     Clock part = clock.part(share);
-    const bool complete = pack_blocks(part);
+    const bool complete = are_rectangles(next) ? pack_blocks(part) : pack_shapes(next, part);
     clock.work(part.work_done());
+    return complete;
+  }
+
+  /// True if every block has its size for its whole lifetime.
+  [[nodiscard]] bool are_rectangles(const row<std::uint32_t>& next) const {
+    for (std::uint32_t s = 0; s < storages_.size(); ++s) {
+      if (leader_[s] != s || storages_[s].size == 0) continue;
+      if (has_gaps(s)) return false;
+      for (std::uint32_t m = next[s]; m != nobody; m = next[m])
+        if (has_gaps(m) || storages_[m].size != storages_[s].size) return false;
+    }
+    return true;
+  }
+
+  /// Packs `blocks_` as they are, and as if each had its size for its whole lifetime. True if it is proven that no
+  /// packing is better.
+  [[nodiscard]] bool pack_shapes(const row<std::uint32_t>& next, Clock& clock) {
+    row<typename shapes::block> blocks(memory_);
+    row<typename shapes::part> parts(memory_);
+    for (std::uint32_t s = 0; s < storages_.size(); ++s) {
+      if (leader_[s] != s || storages_[s].size == 0) continue;
+      const storage& b = blocks_[members_[s]];
+      const std::size_t first = parts.size();
+      for (std::uint32_t m = s; m != nobody; m = next[m])
+        for_each_use(m, [&](std::int64_t lower, std::int64_t upper) {
+          parts.push_back({lower, upper, storages_[m].size});
+        });
+      blocks.push_back({b.lower, b.upper, b.size, b.alignment, b.given, b.banks, first, parts.size()});
+    }
+    shapes pack(blocks, parts, banks_, memory_);
+    bool complete = false;
+    if (blocks.size() <= shapes::many) pack.pack(clock);
+    if (blocks.size() <= shapes::few && (!options_.any_plan || pack.height().empty()))
+      complete = pack.search(options_.any_plan, load_, clock) && (!options_.any_plan || pack.height().empty());
+    if (!pack.height().empty()) {
+      current_.height = pack.height();
+      current_.places = pack.places();
+      keep_best();
+    }
+    if (!complete && !is_at_load() && !is_enough(best_)) {
+      static_cast<void>(pack_blocks(clock));  // what it proves holds for blocks of one size alone
+      is_out_of_reach_ = blocks.size() > shapes::few;
+    }
+    bound_ = 0;
+    is_impossible_ = complete && pack.height().empty();
     return complete;
   }
 
@@ -348,9 +481,7 @@ class arena_search {
     }
     for (std::uint32_t x = a; x != nobody; x = next[x])
       for (std::uint32_t y = b; y != nobody; y = next[y])
-        if ((x != p.from || y != p.to) && storages_[x].lower < storages_[y].upper &&
-            storages_[y].lower < storages_[x].upper)
-          return;
+        if ((x != p.from || y != p.to) && alive_together(x, y)) return;
     std::uint32_t last = a;
     while (next[last] != nobody) last = next[last];
     next[last] = b;
@@ -393,15 +524,19 @@ class arena_search {
         floor = (current_.height[0] + coarse - 1) / coarse * coarse - coarse + 1;
     }
     if (!is_enough(current_)) complete = pack_in_units(fine, true, floor, clock);
-    if (!current_.height.empty() && (best_.height.empty() || current_.height < best_.height)) {
-      best_.height = current_.height;
-      best_.places.resize(storages_.size());
-      for (std::uint32_t s = 0; s < storages_.size(); ++s)
-        best_.places[s] = members_[s] != nobody
-                              ? current_.places[members_[s]]
-                              : arena_place{std::max<std::int64_t>(0, storages_[s].given), bank_of(storages_[s])};
-    }
+    keep_best();
     return complete;
+  }
+
+  /// Keeps the places of `current_` if they are better than those before.
+  void keep_best() {
+    if (current_.height.empty() || (!best_.height.empty() && current_.height >= best_.height)) return;
+    best_.height = current_.height;
+    best_.places.resize(storages_.size());
+    for (std::uint32_t s = 0; s < storages_.size(); ++s)
+      best_.places[s] = members_[s] != nobody
+                            ? current_.places[members_[s]]
+                            : arena_place{std::max<std::int64_t>(0, storages_[s].given), bank_of(storages_[s])};
   }
 
   /// An alignment in units, which divides the unit or is a multiple of it.
@@ -618,6 +753,8 @@ class arena_search {
   row<std::uint32_t> root_{memory_};  // buffer → its storage
   row<std::int64_t> delta_{memory_};  // buffer → where it begins in its storage
   row<storage> storages_{memory_};
+  row<use> uses_{memory_};               // by storage and time; empty if no storage has an alias
+  row<std::size_t> first_use_{memory_};  // storage → its first use
   row<permission> permissions_{memory_};
   row<std::uint32_t> leader_{memory_};   // storage → the first storage of its block
   row<std::uint32_t> members_{memory_};  // storage → its block
@@ -628,6 +765,7 @@ class arena_search {
   std::int64_t load_ = 0;   // the least load of all plans
   std::int64_t bound_ = 0;  // proven, in bytes, of one bank
   bool is_complete_ = false, is_impossible_ = false;
+  bool is_out_of_reach_ = false;  // not all orders of blocks whose size changes were tried, as there are too many
 };
 
 }  // namespace REMAT_NAMESPACE::detail
@@ -665,29 +803,62 @@ inline std::string arena_plan::message() const {
     case arena_reason::empty_lifetime:
       return buffer() + "has an empty lifetime: expected lower < upper";
     case arena_reason::bad_alignment:
-      return buffer() + "has an alignment below 1, or, with its aliases, above 2^40";
+      return buffer() + "has an alignment below 1";
+    case arena_reason::large_alignment:
+      return buffer() + "has an alignment above 2^40";
+    case arena_reason::common_alignment:
+      return buffer() + "brings the common multiple of the alignments of a buffer and its aliases above 2^40";
     case arena_reason::no_bank:
       return buffer() + "may lie in no bank";
     case arena_reason::bad_offset:
-      return buffer() +
-             "has a given offset that is no multiple of its alignment or of its aliases', in several banks, or of an "
-             "alias";
+      return buffer() + "has a given offset below -1";
+    case arena_reason::misaligned_offset:
+      return buffer() + "has a given offset that is no multiple of its alignment, or of that of an alias";
+    case arena_reason::offset_in_banks:
+      return buffer() + "has a given offset, and may lie in several banks: expected one";
+    case arena_reason::offset_of_alias:
+      return buffer() + "has a given offset, and is an alias: give the offset of the buffer that it views";
     case arena_reason::bad_alias:
-      return buffer() + "is an alias, but not within the bytes of another buffer, or misaligned there";
+      return buffer() + "is an alias of a buffer that does not exist";
+    case arena_reason::circular_alias:
+      return buffer() + "is an alias of itself, perhaps through others";
+    case arena_reason::alias_outside:
+      return buffer() + "is an alias, but not within the bytes of its buffer";
+    case arena_reason::misaligned_alias:
+      return buffer() + "is an alias at an offset that is no multiple of its alignment";
     case arena_reason::bad_in_place:
-      return buffer() + "may take the place of a buffer that does not exist, of itself, or of an alias";
+      return buffer() + "may take the place of a buffer that does not exist";
+    case arena_reason::in_place_of_itself:
+      return buffer() + "may take the place of itself, or of an alias of its bytes";
+    case arena_reason::in_place_of_alias:
+      return buffer() + "may take the place of another one, and one of them is an alias";
+    case arena_reason::in_place_of_longer:
+      return buffer() + "may take the place of a buffer that begins after it, or is in use after its end";
     case arena_reason::bad_bank:
-      return "bank " + std::to_string(at) + " has a capacity below 0 or a largest block below 1, or is the 65th";
-    case arena_reason::bad_limit:
-      return "a limit of time or work is below 0";
+      return "bank " + std::to_string(at) + " has a capacity below 0";
+    case arena_reason::bad_block:
+      return "bank " + std::to_string(at) + " has a largest block below 1";
+    case arena_reason::too_many_banks:
+      return "there are more than 64 banks";
+    case arena_reason::bad_time_limit:
+      return "the limit of time is below 0";
+    case arena_reason::bad_work_limit:
+      return "the limit of work is below 0";
     case arena_reason::too_large:
-      return buffer() + "brings the sizes with their alignments above 2^52 bytes, or is the 2^31st";
+      return buffer() + "brings the sizes with their alignments above 2^52 bytes";
+    case arena_reason::too_many:
+      return "there are 2^31 buffers or more";
     case arena_reason::larger_than_bank:
-      return buffer() + "fits no bank and no block where it may lie";
+      return buffer() + "is larger than every bank and block where it may lie";
+    case arena_reason::outside_bank:
+      return buffer() + "has a given offset from which it does not fit its bank, or its block";
     case arena_reason::given_overlap:
       return buffer() + "and buffer " + std::to_string(other) + " have given offsets, and share bytes at the same time";
     case arena_reason::no_packing:
       return "proven: the buffers do not fit";
+    case arena_reason::none_found:
+      return "no plan was found, and no proof that there is none: not all ways to lay out buffers whose bytes are used "
+             "for a part of the time were tried";
     case arena_reason::defect:
       return "the exact check has refused the plan: an error of the library, please report it";
   }

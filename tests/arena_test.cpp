@@ -654,6 +654,9 @@ TEST_CASE("bytes of a buffer that took a place are free before its begin, and th
   brief.banks = little;
   const arena_plan tight = planner.plan(many_gaps, brief);
   CHECK(tight.status != arena_status::impossible);
+  const banks less{{plan.load - 1}};
+  brief.banks = less;
+  CHECK(planner.plan(many_gaps, brief).status == arena_status::impossible);
 }
 
 TEST_CASE("optimal is said of no plan that has a better one, however little work is done") {

@@ -93,6 +93,10 @@ int run_with_rules(const arguments& args, const std::string& text) {
   std::cout << "buffers   " << file.ids.size() << "\narena     " << plan.message() << '\n';
   for (std::size_t b = 0; b < plan.bank_bytes.size() && banks.size() > 1; ++b)
     std::cout << "bank " << b << "    " << plan.bank_bytes[b] << " bytes\n";
+  if (plan.longest_sharing > 1)
+    std::cout << "sharing   " << file.ids[plan.sharing] << " is in place of "
+              << file.ids[file.buffers[plan.sharing].in_place_of] << ", and both are in use for "
+              << plan.longest_sharing << " units of time: nothing may read the old bytes after the first write\n";
   if (plan.ok()) std::cout << "bound     " << plan.lower_bound << " bytes\n";
   write();
   return status;

@@ -58,7 +58,7 @@ if [ -x "$programs/arena-plan" ]; then
   status=0
   out=$("$programs/arena-plan" "$work/rules.csv" --alignment 1 --bank 64 --bank 99) || status=$?
   [ "$status" -eq 1 ] || fail "arena-plan with banks that are too small: exit status $status"
-  [[ $out == *'buffer 0 fits no bank and no block where it may lie'* ]] || fail "arena-plan with banks that are too small: $out"
+  [[ $out == *'buffer 0 is larger than every bank and block where it may lie'* ]] || fail "arena-plan with banks that are too small: $out"
   for wrong in 'id,lower,upper,size,align' 'id,lower,upper,alignment'; do
     printf '%s\na,0,1,1,1\n' "$wrong" > "$work/rules.csv"
     status=0
@@ -66,5 +66,11 @@ if [ -x "$programs/arena-plan" ]; then
     [ "$status" -eq 2 ] || fail "arena-plan with the columns $wrong: exit status $status"
     [ "$(wc -l < "$work/err")" -eq 1 ] || fail "arena-plan with the columns $wrong: $(cat "$work/err")"
   done
+  printf 'id,lower,upper,size,alias_of\na,0,1,40,\nb,2,3,20,\nc,4,5,40,a\n' > "$work/gap.csv"
+  out=$("$programs/arena-plan" "$work/gap.csv")
+  [[ $out == *'40 bytes, load 40, proven the best'* ]] || fail "arena-plan with bytes that are free between two uses: $out"
+  printf 'id,lower,upper,size,in_place_of\na,0,9,40,\nb,1,10,40,a\n' > "$work/shared.csv"
+  out=$("$programs/arena-plan" "$work/shared.csv")
+  [[ $out == *'sharing   b is in place of a, and both are in use for 8 units of time'* ]] || fail "arena-plan in place: $out"
   echo "arena-plan with rules"
 fi

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
 #include <span>
 #include <tuple>
 
@@ -52,35 +55,42 @@ template <class Allocator>
   std::sort(events.begin(), events.end(), [](const event& a, const event& b) {
     return std::tuple(a.time, a.begins, a.i) < std::tuple(b.time, b.begins, b.i);
   });
-  row_of<std::uint32_t, Allocator> alive(
-      memory);  // sorted by bank, offset and number: apart, unless they may share and begin alike
-  const auto key = [&](std::uint32_t i) { return std::tuple(places[i].bank, places[i].offset, i); };
+  // Sorted by bank, offset and number: apart, unless they may share and begin alike.
+  struct position {
+    std::uint32_t bank;
+    std::int64_t offset;
+    std::uint32_t i;
+    bool operator<(const position& other) const noexcept {
+      return std::tie(bank, offset, i) < std::tie(other.bank, other.offset, other.i);
+    }
+  };
+  using set_memory = typename std::allocator_traits<Allocator>::template rebind_alloc<position>;
+  std::set<position, std::less<position>, set_memory> alive{set_memory(memory)};
   row_of<std::uint32_t, Allocator> in_use(buffers.size(), 0, memory);  // by so many of the buffer and its views
   for (const event& e : events) {
     if (e.begins ? in_use[e.i]++ != 0 : --in_use[e.i] != 0) continue;
-    const auto at = std::lower_bound(alive.begin(), alive.end(), e.i,
-                                     [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+    const arena_place& p = places[e.i];
+    const position me{p.bank, p.offset, e.i};
     if (!e.begins) {
-      alive.erase(at);
+      alive.erase(me);
       continue;
     }
-    const arena_place& p = places[e.i];
     const auto may_share = [&](std::uint32_t j) {
       return places[j] == p && (buffers[j].in_place_of == e.i || buffers[e.i].in_place_of == j);
     };
-    for (auto above = at; above != alive.end() && places[*above].bank == p.bank; ++above) {
-      if (places[*above].offset - p.offset >= buffers[e.i].size) break;
-      if (!may_share(*above)) return false;
+    const auto at = alive.lower_bound(me);
+    for (auto above = at; above != alive.end() && above->bank == p.bank; ++above) {
+      if (above->offset - p.offset >= buffers[e.i].size) break;
+      if (!may_share(above->i)) return false;
     }
     std::int64_t level = -1;  // the offset of the next ones below
     for (auto below = at; below != alive.begin();) {
       --below;
-      const arena_place& q = places[*below];
-      if (q.bank != p.bank || (level >= 0 && q.offset < level)) break;
-      if (q.offset < p.offset) level = q.offset;
-      if (p.offset - q.offset < buffers[*below].size && !may_share(*below)) return false;
+      if (below->bank != p.bank || (level >= 0 && below->offset < level)) break;
+      if (below->offset < p.offset) level = below->offset;
+      if (p.offset - below->offset < buffers[below->i].size && !may_share(below->i)) return false;
     }
-    alive.insert(at, e.i);
+    alive.insert(at, me);
   }
   return true;
 }

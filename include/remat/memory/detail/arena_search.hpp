@@ -44,6 +44,7 @@ class arena_search {
     out.work = clock.work_done();
     out.load = load_;
     out.lower_bound = out.load;
+    is_impossible_ = is_impossible_ || (banks_.size() == 1 && load_ > banks_[0].capacity);
     if (best_.height.empty()) {
       out.status = is_impossible_ ? arena_status::impossible : arena_status::unknown;
       out.reason = is_impossible_     ? arena_reason::no_packing

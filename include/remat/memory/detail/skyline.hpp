@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
+#include <tuple>
 
 #include "remat/memory/detail/component.hpp"
 
@@ -27,6 +29,14 @@ class skyline_packer {
     begins_.assign(c.sections + 1, 0);
     for (const std::uint32_t f : c.first) ++begins_[f + 1];
     for (std::uint32_t s = 0; s < c.sections; ++s) begins_[s + 1] += begins_[s];
+    // Leaves by first section, then by last one: in a section, the blocks that end early enough stand together.
+    leaf_.resize(c.blocks());
+    row<std::uint32_t> order(c.blocks(), 0, c.allocator());
+    std::iota(order.begin(), order.end(), 0U);
+    std::sort(order.begin(), order.end(), [&](std::uint32_t i, std::uint32_t j) {
+      return std::tie(c.first[i], c.last[i], i) < std::tie(c.first[j], c.last[j], j);
+    });
+    for (std::uint32_t k = 0; k < c.blocks(); ++k) leaf_[order[k]] = k;
   }
 
   /// The offset of each block. `rank` holds 1 … n, as `ranks_by` gives them.
@@ -64,7 +74,7 @@ class skyline_packer {
  private:
   static constexpr std::uint32_t none = 0xffffffff;
 
-  /// A node of the tree over the blocks in the order of their first sections.
+  /// A node of the tree over the blocks.
   struct node {
     std::uint32_t rank = 0;     // the highest below it
     std::uint32_t last = none;  // the earliest last section below it
@@ -91,7 +101,7 @@ class skyline_packer {
     tree_.assign(2 * width_, node{});
     for (std::uint32_t i = 0; i < c_.blocks(); ++i) {
       by_rank_[rank[i]] = i;
-      tree_[width_ + i] = {rank[i], c_.last[i]};
+      tree_[width_ + leaf_[i]] = {rank[i], c_.last[i]};
     }
     for (std::size_t k = width_; k-- > 1;) update(k);
   }
@@ -107,14 +117,14 @@ class skyline_packer {
     search(1, 0, width_, begins_[from], begins_[to + 1], to);
     if (best_ == 0) return none;
     const std::uint32_t i = by_rank_[best_];
-    std::size_t k = width_ + i;
+    std::size_t k = width_ + leaf_[i];
     tree_[k] = node{};
     while (k > 1) update(k /= 2);
     return i;
   }
 
-  /// Raises `best_` to the highest rank below node `k` of a block in [begin, end) whose last section is at most `to`.
-  /// Node `k` holds the blocks [low, high).
+  /// Raises `best_` to the highest rank below node `k` of a leaf in [begin, end) whose last section is at most `to`.
+  /// Node `k` holds the leaves [low, high).
   void search(std::size_t k, std::size_t low, std::size_t high, std::uint32_t begin, std::uint32_t end,
               std::uint32_t to) {
     if (high <= begin || end <= low || tree_[k].rank <= best_ || tree_[k].last > to) return;
@@ -132,6 +142,7 @@ class skyline_packer {
   const basic_packing_component<Allocator>& c_;
   std::size_t width_ = 1;                       // leaves of the tree
   row<std::uint32_t> begins_{c_.allocator()};   // section → the number of blocks whose first section is earlier
+  row<std::uint32_t> leaf_{c_.allocator()};     // block → its leaf
   row<std::uint32_t> by_rank_{c_.allocator()};  // rank → block
   row<node> tree_{c_.allocator()};
   std::uint32_t best_ = 0;  // the highest rank that `search` has found

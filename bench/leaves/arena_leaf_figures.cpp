@@ -2,11 +2,13 @@
 // Hard instances of static memory allocation by `remat/arena.hpp`, as CSV or, with --table, as a table in Markdown:
 // whether a file of intervals NAME.CAPACITY.csv fits its capacity, and the smallest arena within limits of time.
 //
+//   arena_leaf_figures --random 100000,1000000
 //   arena_leaf_figures FILE … [--ms 10,100,1000] [--alignment N] [--fit-ms MS] [--seed S] [--table]
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +17,7 @@
 
 #include "command_line.hpp"
 #include "remat/arena.hpp"
+#include "remat/core/detail/random.hpp"
 #include "remat/io/text.hpp"
 
 namespace {
@@ -32,22 +35,53 @@ std::string short_number(double x) {
   return x < 1e-12 ? "0" : x < 1e-4 ? "<0.0001" : text;
 }
 
+/// Prints how long the first packing of so many random buffers takes, with a limit of 0: microseconds of the processor
+/// for each buffer, if lifetimes are short, if many begin at one time, if one in ten is long, and if all are nested.
+void first_packing(std::size_t n, std::uint64_t seed) {
+  const char* const names[] = {"short", "same begin", "some long", "nested"};
+  for (int kind = 0; kind < 4; ++kind) {
+    detail::random_source random(seed);
+    std::vector<arena_buffer> buffers(n);
+    const auto count = static_cast<std::int64_t>(n);
+    for (std::int64_t i = 0; i < count; ++i) {
+      arena_buffer& x = buffers[static_cast<std::size_t>(i)];
+      const bool is_long = kind == 2 && random.below(10) == 0;
+      x.lower = kind == 3 ? i : static_cast<std::int64_t>(random.below(kind == 1 ? 1000 : n));
+      x.upper = kind == 3 ? 2 * count - i : x.lower + 1 + static_cast<std::int64_t>(random.below(is_long ? n : 20));
+      x.size = 1 + static_cast<std::int64_t>(random.below(5000));
+    }
+    arena_planner planner;
+    const std::clock_t begin = std::clock();
+    const arena_plan plan = planner.plan(buffers, {.milliseconds = 0, .seed = seed});
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    std::printf("%s,%zu,%.2f,%.4f\n", names[kind], n, 1e6 * seconds / static_cast<double>(n),
+                static_cast<double>(plan.bytes) / static_cast<double>(plan.load));
+    std::fflush(stdout);
+  }
+}
+
 int run(int argc, char** argv) {
   std::vector<std::filesystem::path> files;
-  std::vector<double> limits{10, 100, 1000};
+  std::vector<double> limits{10, 100, 1000}, random;
   std::int64_t alignment = 1, fit_ms = 60'000;
   std::uint64_t seed = 0;
   bool is_table = false;
   bench::command_line app(
       "arena_leaf_figures",
       "Arenas by remat/arena.hpp for intervals of yours (docs/formats.md), such as NAME.CAPACITY.csv.");
-  app.files(files, "The intervals")->required();
+  app.files(files, "The intervals");
+  app.list("--random", random, "Only the first packing of so many random buffers: microseconds for each", "N,…");
   app.list("--ms", limits, "Limits of time of the smallest arena, milliseconds", "MS,…");
   app.number<std::int64_t>("--alignment", alignment, "Of each buffer, bytes", 1);
   app.number<std::int64_t>("--fit-ms", fit_ms, "The limit of the question about the capacity; 0: it is not asked", 0);
   app.number<std::uint64_t>("--seed", seed, "Of the searches");
   app.add_flag("--table", is_table, "A table in Markdown: % over the load, and seconds; * is proven the smallest");
   if (!app.read(argc, argv)) return 0;
+  if (!random.empty()) {
+    std::printf("lifetimes,buffers,microseconds for each,ratio\n");
+    for (const double n : random) first_packing(static_cast<std::size_t>(n), seed);
+    return 0;
+  }
   if (is_table) {
     std::string head = "| Instance | Buffers | Fits, s |", line = "|---|--:|--:|";
     for (const double ms : limits) {

@@ -617,7 +617,7 @@ TEST_CASE("a buffer in place of another shares its bytes where that pays, and an
   const arena_plan aliased = planner.plan(all, thorough());
   CHECK(aliased.bytes == 8);
   CHECK(aliased.places[2].offset == aliased.places[1].offset + 4);
-  CHECK(aliased.message() == "8 bytes, load 8, proven the best");
+  CHECK(aliased.message() == "8 bytes, load 8 bytes, proven the best");
 }
 
 TEST_CASE("bytes of a buffer that took a place are free before its begin, and those of an alias between its uses") {

@@ -70,7 +70,7 @@ inline void plan_arena(const remat::problem& p, outcome& o, const remat::memory_
     out.binds_arena = true;
     out.seconds = seconds;
     if (out.memory && fit.solved_budget < budget / out.memory->alignment * out.memory->alignment)
-      out.message = "a schedule for a peak of " + remat::format_bytes(fit.solved_budget) + ", in " +
+      out.message = "a schedule for a peak of " + remat::detail::count_of(fit.solved_budget, "byte") + ", in " +
                     remat::detail::count_of(fit.solves, "solve") + ": the arenas of larger peaks were too large";
     return out;
   };

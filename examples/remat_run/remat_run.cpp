@@ -124,7 +124,7 @@ int run(const arguments& args) {
   const remat_plan::outcome found = solver->solve(budget.bytes, control);
   if (!found.plan) {
     shared::note("remat-run", args.solver + " has no schedule within " + remat::format_bytes(budget.bytes) + " (" +
-                                  remat_plan::status_text(found) + "): " + found.message);
+                                  remat_plan::status_text(found) + "): " + remat::with_byte_units(found.message));
     return 1;
   }
 

@@ -119,10 +119,10 @@ TEST_CASE("the operation and the bytes are named") {
   CHECK(once.working_set == 253);
   REQUIRE(once.also_resident.size() == 1);
   CHECK(once.also_resident[0] == a);
-  CHECK(
-      once.message() ==
-      "operation 2 needs 263 bytes when it first runs: 253 for its inputs, outputs and workspace, the rest for tensors "
-      "that are read later and cannot be computed again");
+  CHECK(once.message() ==
+        "operation 2 needs 263 bytes when it first runs: 253 bytes for its inputs, outputs and workspace, the rest for "
+        "tensors "
+        "that are read later and cannot be computed again");
 }
 
 TEST_CASE("the end of the step: all outputs, and the last operation beside them") {

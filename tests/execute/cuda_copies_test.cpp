@@ -326,15 +326,16 @@ TEST_CASE("an arena on the host that does not fit is refused") {
   };
   cuda_options little, small;
   little.host_arena_budget = bytes - 1;
-  CHECK_THROWS_WITH_AS(
-      make(std::move(little)),
-      ("the host's arena has " + std::to_string(bytes) + " bytes; its budget is " + std::to_string(bytes - 1)).c_str(),
-      bad_argument);
+  CHECK_THROWS_WITH_AS(make(std::move(little)),
+                       ("the host's arena has " + std::to_string(bytes) + " bytes; its budget is " +
+                        std::to_string(bytes - 1) + " bytes")
+                           .c_str(),
+                       bad_argument);
   const cuda_host_memory pinned(static_cast<std::size_t>(bytes));
   small.host_arena = cuda_host_memory(pinned.bytes().first(1));
-  CHECK_THROWS_WITH_AS(make(std::move(small)),
-                       ("the host's arena has 1 byte; the memory plan needs " + std::to_string(bytes)).c_str(),
-                       bad_argument);
+  CHECK_THROWS_WITH_AS(
+      make(std::move(small)),
+      ("the host's arena has 1 byte; the memory plan needs " + std::to_string(bytes) + " bytes").c_str(), bad_argument);
 }
 
 TEST_CASE("pageable memory is refused as the arena on the host") {

@@ -273,11 +273,11 @@ TEST_CASE("an arena on the host that does not fit is refused") {
     return "";
   };
   CHECK(error_of({.host_arena_budget = 64}).empty());
-  CHECK(error_of({.host_arena_budget = 63}) == "the host's arena has 64 bytes; its budget is 63");
+  CHECK(error_of({.host_arena_budget = 63}) == "the host's arena has 64 bytes; its budget is 63 bytes");
   CHECK(error_of({.host_arena_budget = -1}) == "the host's arena's budget is -1 bytes; it must not be negative");
   alignas(16) std::byte memory[81];
   CHECK(error_of({.host_arena = std::span(memory).first(63)}) ==
-        "the host's arena has 63 bytes; the memory plan needs 64");
+        "the host's arena has 63 bytes; the memory plan needs 64 bytes");
   CHECK(error_of({.host_arena = std::span(memory).subspan(1)}) ==
         "the host's arena is not aligned to 16 bytes, as the memory plan needs it");
   CHECK(
@@ -296,13 +296,13 @@ TEST_CASE("an arena on the host that does not fit is refused") {
     }
     return "";
   };
-  CHECK(refused({.host_arena_budget = 255}) == "the host's arena has 256 bytes; its budget is 255");
+  CHECK(refused({.host_arena_budget = 255}) == "the host's arena has 256 bytes; its budget is 255 bytes");
   CHECK(refused({.streams = 2}) ==
         "streams is 2; a schedule that copies tensors to the host runs its computes on one stream");
   const std::vector<std::int64_t> far{8}, none{};
   CHECK(refused({.host_layout = arena_layout(far, 64, 8)}) ==
         "on the host, tensor 1 from step 1 has offset 8; it must be a multiple of 8 with its 64 bytes in the arena of "
-        "64");
+        "64 bytes");
   CHECK(refused({.host_layout = arena_layout(none, 64, 8)}) ==
         "there are 0 offsets; the schedule has 1 copies on the host");
   CHECK(refused({.host_layout = arena_layout(far, 72, 8)}).empty());

@@ -348,7 +348,7 @@ TEST_CASE("bindings of outputs that cannot be right are refused with the tensor,
         "it, which final outputs alone can be");
   CHECK(error_of([&] { run.bind_output(tensor_id{7}, norm); }) == "there is no tensor 7; there are 5");
   CHECK(error_of([&] { run.bind_output(s.grad, std::span(grad).first(31)); }) ==
-        "tensor 3 (grad) is bound to 31 bytes; it has 32");
+        "tensor 3 (grad) is bound to 31 bytes; it has 32 bytes");
   CHECK(error_of([&] { run.bind_output(s.grad, run.arena().last(32)); }) ==
         "tensor 3 (grad) is bound to memory that shares bytes with the arena");
   run.bind(s.x, x);
@@ -391,7 +391,7 @@ TEST_CASE("an executor refuses an arena above its budget") {
   };
   CHECK(with_budget(bytes).empty());
   CHECK(with_budget(bytes - 1) == "the arena has " + std::to_string(bytes) + " bytes; its budget is " +
-                                      std::to_string(bytes - 1) + "; fit_arena finds schedules whose arena fits");
+                                      std::to_string(bytes - 1) + " bytes; fit_arena finds schedules whose arena fits");
   CHECK(with_budget(-1) == "the arena's budget is -1 bytes; it must not be negative");
 }
 

@@ -259,8 +259,9 @@ TEST_CASE(
     CHECK(run.arena().data() == own.data());
   }
   mine.arena = std::span(own).first(bytes - 16);
-  CHECK(error_of([&] { host_executor(plan, kernels, mine); }) ==
-        "the arena has " + std::to_string(bytes - 16) + " bytes; the memory plan needs " + std::to_string(bytes));
+  CHECK(error_of([&] { host_executor(plan, kernels, mine); }) == "the arena has " + std::to_string(bytes - 16) +
+                                                                     " bytes; the memory plan needs " +
+                                                                     std::to_string(bytes) + " bytes");
   mine.arena = std::span(own).subspan(8);
   CHECK(error_of([&] { host_executor(plan, kernels, mine); }) ==
         "the arena is not aligned to 16 bytes, as the memory plan needs it");
@@ -273,7 +274,7 @@ TEST_CASE("a binding that is missing or too short is refused with tensor and byt
   host_executor run(s.launches(), [&](const host_call&) { ++ran; });
   CHECK(error_of([&] { run.run(); }) == "tensor 0 (x) is not bound to memory; it has 32 bytes");
   CHECK(error_of([&] { run.bind(s.x, std::span(s.input).first(31)); }) ==
-        "tensor 0 (x) is bound to 31 bytes; it has 32");
+        "tensor 0 (x) is bound to 31 bytes; it has 32 bytes");
   CHECK(contains(error_of([&] { run.bind(s.a, s.input); }), "tensor 1 (a) is made by operations"));
   CHECK(error_of([&] { run.bind(tensor_id{5}, s.input); }) == "there is no tensor 5; there are 5");
   CHECK(error_of([&] { (void)run.output(s.c); }) == "tensor 3 (c) is no output of the step");

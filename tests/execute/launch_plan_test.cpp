@@ -282,7 +282,7 @@ TEST_CASE("an arena above its budget is refused, with a given layout, too") {
   };
   CHECK(error({.arena_budget = 768}).empty());
   CHECK(error({.arena_budget = 767}) ==
-        "the arena has 768 bytes; its budget is 767; fit_arena finds schedules whose arena fits");
+        "the arena has 768 bytes; its budget is 767 bytes; fit_arena finds schedules whose arena fits");
   CHECK(error({.arena_budget = -1}) == "the arena's budget is -1 bytes; it must not be negative");
   CHECK(error({.bound_outputs = {y}, .arena_budget = 256}).empty());  // the output is not in the arena
   const std::vector<std::int64_t> offsets{0, 128};
@@ -291,7 +291,7 @@ TEST_CASE("an arena above its budget is refused, with a given layout, too") {
   };
   CHECK(given({.arena_budget = 512}).empty());
   CHECK(given({.arena_budget = 511}) ==
-        "the arena has 512 bytes; its budget is 511; fit_arena finds schedules whose arena fits");
+        "the arena has 512 bytes; its budget is 511 bytes; fit_arena finds schedules whose arena fits");
   const std::vector<std::int64_t> one{0, 0};  // y has no room, so it must be elsewhere
   CHECK(error_of([&] {
           const launch_plan made(g, p, plan.steps, {one, 104, 8}, {.bound_outputs = {y}, .arena_budget = 104});

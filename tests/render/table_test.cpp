@@ -84,8 +84,10 @@ TEST_CASE("sizes in messages get units") {
   CHECK(with_byte_units("operation 5 (x) needs 3221225472 bytes for its inputs") ==
         "operation 5 (x) needs 3.00 GiB for its inputs");
   CHECK(with_byte_units("needs 4096 bytes; at most 2048 bytes.") == "needs 4.00 KiB; at most 2.00 KiB.");
-  for (const char* same : {"", "needs 1023 bytes", "x4096 bytes", "1.2048 bytes", "4096 bytes_accessed", "4096 byteses",
-                           "4096 operations", "99999999999999999999 bytes"})
+  CHECK(with_byte_units("needs 4096 bytes: 512 bytes for it, 3584 bytes for others") ==
+        "needs 4.00 KiB: 512 B for it, 3.50 KiB for others");
+  for (const char* same : {"", "needs 1023 bytes", "needs 1023 bytes: 512 bytes for it", "x4096 bytes", "1.2048 bytes",
+                           "4096 bytes_accessed", "4096 byteses", "4096 operations", "99999999999999999999 bytes"})
     CHECK(with_byte_units(same) == same);
 }
 

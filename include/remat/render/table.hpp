@@ -25,8 +25,9 @@ namespace REMAT_NAMESPACE {
 /// Bytes with a binary unit: "0 B", "1.50 KiB", "12.3 GiB".
 [[nodiscard]] std::string format_bytes(std::int64_t bytes);
 
-/// `text` with sizes as `format_bytes` has them: "needs 3221225472 bytes" becomes "needs 3.00 GiB". Less than 1,024
-/// bytes stay as they are. For messages beside tables; the messages of solvers have exact numbers.
+/// `text` with sizes as `format_bytes` has them: "needs 3221225472 bytes" becomes "needs 3.00 GiB". A text
+/// without a size of 1,024 bytes or more stays as it is; with one, a smaller size is "512 B". For messages beside
+/// tables; the messages of solvers have exact numbers.
 [[nodiscard]] std::string with_byte_units(std::string_view text);
 
 /// Seconds with a unit: "12.3 µs", "4.56 ms", "7.89 s"; from a million seconds on in scientific notation.

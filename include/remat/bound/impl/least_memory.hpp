@@ -23,7 +23,7 @@ REMAT_INLINE std::string least_memory_result::message(const std::string& name) c
       return who + " needs " + all + " for its inputs, outputs and workspace";
     case memory_reason::first_run:
       return who + " needs " + all + " when it first runs: " + std::to_string(working_set) +
-             " for its inputs, outputs and workspace, the rest for tensors that are read later and cannot be "
+             " bytes for its inputs, outputs and workspace, the rest for tensors that are read later and cannot be "
              "computed again";
     case memory_reason::end_of_step:
       return "the end of the step needs " + all + " for its outputs and for the last operation, at best " + who;

@@ -156,7 +156,7 @@ class launch_memory {
     const auto bytes = static_cast<std::uint64_t>(needed);
     if (memory.size() < bytes)
       throw bad_argument(std::string(name) + " has " + count_of(memory.size(), "byte") + "; the memory plan needs " +
-                         std::to_string(bytes));
+                         count_of(bytes, "byte"));
     if (bytes != 0 && reinterpret_cast<std::uintptr_t>(memory.data()) % static_cast<std::uint64_t>(alignment) != 0)
       throw bad_argument(std::string(name) + " is not aligned to " + std::to_string(alignment) +
                          " bytes, as the memory plan needs it");
@@ -169,7 +169,7 @@ class launch_memory {
   void require_length(tensor_id t, std::size_t bytes) const {
     if (bytes < static_cast<std::uint64_t>(plan_->bytes(t)))
       throw bad_argument(plan_->label(t) + " is bound to " + count_of(bytes, "byte") + "; it has " +
-                         std::to_string(plan_->bytes(t)));
+                         count_of(plan_->bytes(t), "byte"));
   }
   void require_apart(tensor_id t, tensor_id other) const {
     if (t == other || !overlap(bound_[index(t)], bound_[index(other)])) return;

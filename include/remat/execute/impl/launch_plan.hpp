@@ -110,7 +110,7 @@ void launch_plan::require_apart(const arena_layout& layout, std::span<const std:
     throw bad_argument(name(report.at) + " has offset " + std::to_string(offsets[report.at]) +
                        "; it must be a multiple of " + std::to_string(layout.alignment) + " with its " +
                        detail::count_of(intervals[report.at].size, "byte") + " in the arena of " +
-                       std::to_string(layout.arena_bytes));
+                       detail::count_of(layout.arena_bytes, "byte"));
   throw bad_argument("the memory plan does not fit the schedule: " + report.message());
 }
 
@@ -121,8 +121,8 @@ REMAT_INLINE std::int64_t launch_plan::bytes_within(std::int64_t bytes, std::int
   if (budget < 0)
     throw bad_argument(whose + "'s budget is " + detail::count_of(budget, "byte") + "; it must not be negative");
   if (bytes > budget)
-    throw bad_argument(whose + " has " + detail::count_of(bytes, "byte") + "; its budget is " + std::to_string(budget) +
-                       advice);
+    throw bad_argument(whose + " has " + detail::count_of(bytes, "byte") + "; its budget is " +
+                       detail::count_of(budget, "byte") + advice);
   return bytes;
 }
 

@@ -792,7 +792,7 @@ arena_plan arena_planner::plan(std::span<const arena_buffer> buffers, const aren
 inline std::string arena_plan::message() const {
   const auto buffer = [&] { return "buffer " + std::to_string(at) + " "; };
   const auto sizes = [&] {
-    return std::to_string(bytes) + " bytes, load " + std::to_string(load) +
+    return std::to_string(bytes) + " bytes, load " + std::to_string(load) + " bytes" +
            (status == arena_status::optimal ? ", proven the best" : "");
   };
   switch (reason) {

@@ -81,6 +81,7 @@ REMAT_INLINE std::string with_byte_units(std::string_view text) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.';
   };
   std::string out;
+  bool is_large = false;  // some size has a unit above bytes
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t from = std::min(text.find_first_of(digits, at), text.size());
     const std::size_t end = std::min(text.find_first_not_of(digits, from), text.size());
@@ -89,17 +90,18 @@ REMAT_INLINE std::string with_byte_units(std::string_view text) {
     std::int64_t bytes = 0;
     const bool is_number = std::from_chars(text.data() + from, text.data() + end, bytes).ec == std::errc{};
     const std::size_t after = end + unit.size();
-    const bool is_size = is_number && bytes >= 1024 && text.substr(end, unit.size()) == unit &&
+    const bool is_size = is_number && text.substr(end, unit.size()) == unit &&
                          (from == 0 || !is_word(text[from - 1])) &&
                          (after >= text.size() || !is_word(text[after]) || text[after] == '.');
     if (is_size) {
       out += format_bytes(bytes);
       at = after;
+      is_large = is_large || bytes >= 1024;
     } else {
       out += text.substr(from, end - from);
     }
   }
-  return out;
+  return is_large ? out : std::string(text);
 }
 
 REMAT_INLINE std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {

@@ -241,7 +241,7 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   if (least > p.budget()) {
     best.status = solve_status::infeasible;
     best.message = "a schedule of at most " + option_text(max_time) + " needs at least " + std::to_string(least) +
-                   " bytes; the budget is " + std::to_string(p.budget());
+                   " bytes; the budget is " + std::to_string(p.budget()) + " bytes";
     best.statistics.own.set("least_bytes", least);
     return best;
   }

@@ -140,4 +140,5 @@ open one "$data/graphs/unet5-b16-256.json" --budget 0.6 --solver evict
 open arcs "$data/graphs/rk/gpt2-like-2l.json" --budget 0.6,0.1 --solver evict
 open dual "$data/graphs/toy-skip-3.json" --max-overhead 0.5 --solver evict --seconds 0.2
 open large "$data/graphs/gpt2-medium-b4-s512.json" --budget 0.8,0.6 --solver evict,chen_sqrt --seconds 0.2
+open layers "$data/graphs/gpt2-small-b8-s1024.json" --budget 0.8,0.6 --solver evict
 open none "$data/graphs/toy-skip-3.json" --budget 1B --solver evict

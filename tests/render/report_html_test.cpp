@@ -139,8 +139,7 @@ TEST_CASE("the data of the charts") {
   CHECK(text_of(report).find(">777 B</td>") != std::string::npos);
   CHECK(text_of(report).find(">Makespan</th>") != std::string::npos);
   CHECK(text_of(report).find(">6.5</td>") != std::string::npos);
-  CHECK(text_of(report).find(">Found by</th>") != std::string::npos);
-  CHECK(text_of(report).find("<td class=\"by\">two/<wbr>&lt;part&gt;</td>") != std::string::npos);
+  CHECK(text_of(report).find("<p>Found by two/<wbr>&lt;part&gt;</p>") != std::string::npos);
   CHECK(text_of(report).find("What each solver did") != std::string::npos);
   CHECK(text_of(report).find("&lt;groups&gt;") != std::string::npos);
   CHECK(text_of(report).find("<td class=\"n\">12</td>") != std::string::npos);
@@ -228,13 +227,91 @@ TEST_CASE("a message has a row of its own, with units; so has the command of a s
               .time = 2,
               .command = "remat-plan 'a b.json' --budget 2"});
   const std::string html = text_of(report);
-  CHECK(html.find("<td colspan=\"13\"><div><p class=\"message\" title=\"operation 3 (x) needs 3221225472 bytes for its "
+  CHECK(html.find("<td colspan=\"11\"><div><p class=\"message\" title=\"operation 3 (x) needs 3221225472 bytes for its "
                   "inputs\">operation 3 (x) needs 3.00 GiB for its inputs</p>") != std::string::npos);
   CHECK(html.find("<code>remat-plan &#39;a b.json&#39; <span>--budget</span> 2</code>") != std::string::npos);
   CHECK(html.find(
             "<h2 id=\"h-try\">What to try next</h2>\n<p>Try &lt;this&gt;:</p>\n<pre class=\"command\"><code>remat-plan "
             "g.json <span>--streams</span> 2</code></pre>\n<p>Or think.</p>\n</section>") != std::string::npos);
   CHECK(text_of(html_report({.name = "g"})).find("What to try next") == std::string::npos);
+}
+
+TEST_CASE("a chart of overheads is drawn for several points alone; words say what there is else") {
+  const auto page = [](const std::vector<report_solve>& solves) {
+    html_report report({.name = "g", .baseline_peak = 100, .baseline_time = 10, .least_bytes = 30});
+    for (const report_solve& s : solves) report.add(s);
+    return text_of(report);
+  };
+  const auto has = [](const std::string& html, const char* words) { return html.find(words) != std::string::npos; };
+  const report_solve one{
+      .solver = "a", .status = "feasible", .budget_bytes = 60, .peak_bytes = 50, .time = 13, .lower_bound = 11};
+  const report_solve none{.solver = "a", .status = "infeasible", .budget_bytes = 20, .infeasible = true};
+  report_solve other = one;
+  other.solver = "b";
+  CHECK(has(page({one, other}), "<canvas id=\"frontier\""));
+  const std::string single = page({one});
+  CHECK(!has(single, "<canvas id=\"frontier\""));
+  CHECK(has(single, "Within 60 B (60.0 %), the schedule of <b>a</b> takes <b>30.00 %</b> more time"));
+  CHECK(has(single, "takes at least <span>10.00 %</span>"));
+  const std::string infeasible = page({none});
+  CHECK(!has(infeasible, "<canvas id=\"frontier\""));
+  CHECK(has(infeasible, "No schedule fits this budget</span>, by proof."));
+  CHECK(has(infeasible, "No budget below 30 B (30.0 %) has a schedule."));
+  CHECK(has(page({one, none}), "the schedule of <b>a</b>"));
+}
+
+TEST_CASE("long facts have lines of their own, below the short ones") {
+  const std::string html =
+      text_of(html_report({.name = "g", .facts = {{"Long", std::string(40, 'x')}, {"Short", "y"}}}));
+  const std::size_t of_long = html.find("<div class=\"long\"><dt>Long</dt>"),
+                    of_short = html.find("<div><dt>Short</dt>");
+  REQUIRE(of_long != std::string::npos);
+  REQUIRE(of_short != std::string::npos);
+  CHECK(of_short < of_long);
+}
+
+TEST_CASE("schedules are compared with each other, and by layer") {
+  training_graph g("layers");
+  const tensor_id x = g.add_tensor({.name = "x", .bytes = 10, .kind = tensor_kind::input});
+  const tensor_id a = g.add_tensor({.name = "a", .bytes = 10}), b = g.add_tensor({.name = "b", .bytes = 20});
+  const tensor_id c = g.add_tensor({.name = "c", .bytes = 5, .kind = tensor_kind::gradient});
+  const tensor_id d = g.add_tensor({.name = "d", .bytes = 5, .kind = tensor_kind::gradient});
+  const op_id f1 = g.add_operation({.name = "one: f", .phase = op_phase::forward, .inputs = {x}, .outputs = {a}});
+  const op_id f2 = g.add_operation({.name = "two: f", .phase = op_phase::forward, .inputs = {x}, .outputs = {b}});
+  const op_id b2 = g.add_operation({.name = "two: g", .phase = op_phase::backward, .inputs = {b}, .outputs = {c}});
+  const op_id b1 = g.add_operation({.name = "one: g", .phase = op_phase::backward, .inputs = {a, c}, .outputs = {d}});
+  g.add_final_output(d);
+  const problem p(g, unit_cost{});
+  schedule keeps, again;
+  for (const op_id o : {f1, f2, b2}) keeps.compute(o);
+  keeps.free(b);
+  keeps.compute(b1);
+  again.compute(f1);
+  again.free(a);
+  again.compute(f2);
+  again.compute(b2);
+  again.free(b);
+  again.compute(f1);
+  again.compute(b1);
+  html_report report({.name = "g", .baseline_peak = 40, .baseline_time = 4});
+  report.graph(p, g, h_partition(p.graph()));
+  report.add({.solver = "s", .status = "optimal", .budget_bytes = 40, .peak_bytes = 35, .time = 4},
+             memory_profile_of(p, g, keeps));
+  report.add({.solver = "s", .status = "optimal", .budget_bytes = 30, .peak_bytes = 25, .time = 5},
+             memory_profile_of(p, g, again));
+  const std::string html = text_of(report);
+  const auto has = [&](const char* words) { return html.find(words) != std::string::npos; };
+  CHECK(has("<b>s</b>: <b>30 B (75.0 %)</b> beside 40 B (100.0 %)"));
+  // Only "one: f" differs: it runs again for one unit of time, its 10 bytes are not kept, and not there at the peak.
+  CHECK(
+      has("class=\"name\">one:<wbr> f</th><td class=\"n\">1</td><td class=\"n\">1</td><td class=\"n\">–</td><td "
+          "class=\"n\">–</td><td class=\"n\">10 B</td><td class=\"n\">–</td><td class=\"n\">10 B</td></tr>"));
+  CHECK(!has("class=\"name\">two:<wbr> f</th><td class=\"n\">1</td><td class=\"n\">1</td>"));
+  CHECK(has("<caption>By layer</caption>"));
+  CHECK(has("class=\"name\">two</th><td class=\"n\">20 B</td><td class=\"n\">100.0 %</td><td class=\"n\">–</td>"));
+  const nlohmann::json data = data_of(html);
+  CHECK(data["graph"]["layers"] == nlohmann::json{"one", "two"});
+  CHECK(data["graph"]["layer"] == nlohmann::json{0, 1, 1, 0});
 }
 
 TEST_CASE("text that a browser would obey is escaped") {

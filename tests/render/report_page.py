@@ -100,7 +100,7 @@ class ReportTest(unittest.TestCase):
         rows = {}  # by solver and budget
         for row in page.rows:
             for solver in row[0].split(", "):
-                if len(row) > 12 and solver in data["solvers"]:
+                if len(row) > 10 and solver in data["solvers"]:
                     rows[solver, row[1] + " (" + row[2] + ")"] = row
         for solve in data["solves"]:
             row = rows[data["solvers"][solve["solver"]], data["budgets"][solve["budget"]]["text"]]

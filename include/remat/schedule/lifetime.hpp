@@ -114,7 +114,8 @@ struct memory_profile {
   std::vector<memory_point> host{};      ///< bytes on the host: one point at each offload and each drop
   std::int64_t host_peak_bytes = 0;      ///< the most bytes on the host
   std::uint64_t copies = 0;              ///< copies to the host and back
-  engine_times times{};                  ///< the times of the steps and the engines; empty if the problem has no link
+  std::vector<resident> copied{};  ///< tensors that go to the host, with the bytes of all their copies, largest first
+  engine_times times{};            ///< the times of the steps and the engines; empty if the problem has no link
 };
 
 /// Names of operations and tensors.

@@ -21,6 +21,7 @@ struct described_graph {
   static constexpr std::size_t most_groups = 300;         ///< groups of the table; deeper ones count in their parents
   static constexpr std::size_t most_kinds = 30;           ///< rows of the table by phase and name
   static constexpr std::size_t most_contents = 6;         ///< names in the list of a group's operations
+  static constexpr std::size_t most_layers = 40;          ///< layers; of deeper modules, those that enclose them
 
   /// A node of the picture: forward above, backward below, each backward node in the column of its anchor.
   struct node {
@@ -66,6 +67,9 @@ struct described_graph {
   std::vector<group> groups{};
   bool by_module = false;         ///< the groups are the modules that the names tell, not those of the hierarchy
   std::vector<kind_row> kinds{};  ///< most time first
+  /// The modules, or else the groups, by which the report says where tensors are kept; empty if there is but one.
+  std::vector<std::string> layers{};
+  std::vector<std::uint32_t> layer_of{};  ///< operation → its place in `layers`
 };
 
 /// Describes the graph of `p`, whose groups are those of `h`.

@@ -23,7 +23,8 @@ p { margin: 0.3rem 0 0.7rem; }
 a { color: var(--link); }
 .lead, .note, footer, section > p { color: var(--soft); }
 .note, footer { font-size: 0.875rem; }
-.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: 0.6rem 1.2rem; margin: 1rem 0 0; }
+.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(11.5rem, 1fr)); gap: 0.6rem 1.2rem; margin: 1rem 0 0; }
+.facts .long { grid-column: 1 / -1; }
 .facts dt { color: var(--soft); font-size: 0.8125rem; }
 .facts dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
 .command { margin: 1rem 0 0; padding: 0.5rem 0.8rem; background: var(--panel); border: 1px solid var(--line);
@@ -48,6 +49,10 @@ button { font-size: 0.8125rem; min-width: 2rem; padding: 0.15rem 0.5rem; cursor:
 button:hover { border-color: var(--soft); }
 label { color: var(--ink); }
 .scroll { overflow-x: auto; max-width: 100%; }
+.wider { display: none; margin: 0 0 0.2rem; }
+.wider.shown { display: block; }
+.answer b, .answer span { white-space: nowrap; }
+.answer { font-size: 1.0625rem; color: var(--ink) !important; }
 table { border-collapse: separate; border-spacing: 0; width: 100%; font-size: 0.875rem; }
 caption { text-align: left; color: var(--soft); padding: 0.3rem 0; overflow-wrap: anywhere; }
 th, td { text-align: left; padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
@@ -63,13 +68,16 @@ td { font-variant-numeric: tabular-nums; }
 thead .n { white-space: normal; }
 .name { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-weight: 400; font-size: 0.8125rem;
   overflow-wrap: anywhere; min-width: 8rem; }
-td.by { overflow-wrap: anywhere; min-width: 7rem; }
+.pairs thead tr:first-child .n { border-bottom: 0; padding-bottom: 0; }
 .scroll[tabindex] { container-type: inline-size; }
 tr:has(+ .remarks) > * { border-bottom: 0; padding-bottom: 0.1rem; }
 .remarks > td { padding-top: 0; }
 .remarks div { position: sticky; left: 0.6rem; max-width: calc(100vw - 3.5rem); max-width: calc(100cqi - 1.2rem);
   overflow-wrap: anywhere; color: var(--soft); }
+.remarks div { display: flex; flex-wrap: wrap; gap: 0 1.2rem; align-items: baseline; font-size: 0.8125rem; }
 .remarks p { margin: 0; }
+.remarks .message, .run[open] { flex-basis: 100%; }
+.remarks .message { font-size: 0.875rem; }
 .run, .run[open] { background: none; border: 0; margin: 0; padding: 0; }
 .run > summary { padding: 0.1rem 0; }
 .run > .command { margin: 0.2rem 0 0.4rem; }
@@ -86,6 +94,7 @@ summary { cursor: pointer; padding: 0.45rem 0; }
 .group > p, .group > div { margin: 0; font-size: 0.875rem; color: var(--soft); overflow-wrap: anywhere; }
 .group .of { color: var(--soft); font-size: 0.875rem; }
 .group > div { padding: 0.15rem 0 0.15rem 1rem; }
+@media (max-width: 60rem) { table { font-size: 0.78125rem; } th, td { padding: 0.3rem 0.25rem; } }
 @media (max-width: 30rem) { th, td { padding: 0.3rem; } details { padding: 0 0.5rem; } .name { min-width: 6rem; } }
 #script-errors { color: var(--no); }
 @media print { details { break-inside: avoid; } .tools, .command button { display: none; } }
@@ -133,7 +142,7 @@ inline constexpr std::string_view script = R"js(
     grid: { color: css('--line'), borderColor: css('--line') } }, more);
   const line = (label, color, points, more) => Object.assign({
     label: label, data: points, borderColor: color, backgroundColor: color, borderWidth: 1.5, pointStyle: 'line',
-    pointRadius: 0, pointHoverRadius: 4 }, more);
+    pointRadius: 0, pointHoverRadius: 4, clip: 9 }, more);  // what lies on the frame is not cut
   const dots = (label, color, points, more) => line(label, color, points, Object.assign({
     showLine: false, pointStyle: 'circle', pointRadius: 2.5, pointHoverRadius: 5 }, more));
   const aside = { isAside: true, pointRadius: 0, pointHoverRadius: 0, pointHitRadius: 0 };  // no tooltip
@@ -297,6 +306,7 @@ inline constexpr std::string_view script = R"js(
   // ---- the charts ----
   const inFront = i => i === data.front;
   function drawFrontier() {
+    if (!byId('frontier')) return;
     const pointsOfSolver = i => data.solves.filter(s => s.solver === i && s.overhead !== null)
       .map(s => ({ x: data.budgets[s.budget].percent, y: s.overhead, text: s.text, budget: data.budgets[s.budget].text,
         peak: s.peakPercent }))
@@ -394,6 +404,34 @@ inline constexpr std::string_view script = R"js(
     if (scale.min !== charts.memory.whole.x[0] || scale.max !== charts.memory.whole.x[1]) show('order', [scale.min, scale.max]);
   }
 
+  function drawLayers() {
+    const s = chosen();
+    if (!s || !byId('layers')) return;
+    const runs = pairsOf(s.reruns), kept = pairsOf(s.kept);
+    const rows = graph.layers.map((name, i) => ({ x: i, name: name, made: 0, kept: 0, again: 0 }));
+    graph.layer.forEach((l, o) => {
+      if (graph.kind[o] === 'f' || graph.kind[o] === 'l') rows[l].made += graph.bytes[o] / data.byteScale;
+      rows[l].kept += kept.get(o) || 0;
+      if (runs.has(o)) rows[l].again += graph.time[o] * (runs.get(o) - 1);
+    });
+    const bars = (label, color, height, more) => Object.assign({ type: 'bar', label: label, backgroundColor: color, borderColor: color,
+      borderWidth: 1, pointStyle: 'rect', barPercentage: 0.9, categoryPercentage: 1, stack: 'layer',
+      data: rows.map(r => Object.assign({ y: height(r) }, r)) }, more);
+    const shortest = full => cut(full.replace(/(^|: )operations? /, '$1#').replace(' to ', '–'));
+    const cut = text => text.length <= 16 ? text : '…' + text.slice(-15);
+    const lines = [bars('kept for backward', hue(0), r => r.kept),
+      bars('made, not kept', css('--panel'), r => Math.max(r.made - r.kept, 0), { borderColor: hue(0) })];
+    draw('layers', lines, axis('', { min: -0.5, max: rows.length - 0.5, stacked: true, grid: { display: false },
+      ticks: { color: css('--soft'), autoSkip: true, maxRotation: 60, stepSize: 1, precision: 0, includeBounds: false,
+        callback: value => Number.isInteger(value) && rows[value] ? shortest(rows[value].name) : '' } }),
+    axis('Memory (' + data.byteUnit + ')', { min: 0, stacked: true }), {
+      title: items => items.length ? fit(items[0].raw.name, items[0].chart) : '',
+      label: item => item.dataset.label + ': ' + memoryText(item.raw.y) +
+        (item.raw.again ? ', runs again for ' + timeText(item.raw.again) : '')
+    }, () => [['layer', 'made (' + data.byteUnit + ')', 'kept (' + data.byteUnit + ')', 'again (' + (data.timeUnit || 'model') + ')']].concat(
+      rows.map(r => [r.name, r.made, r.kept, r.again])), { interaction: { mode: 'index' }, unsorted: true });
+  }
+
   function drawGraph() {
     if (!byId('graph')) return;
     const s = chosen(), runs = s ? pairsOf(s.reruns) : new Map(), kept = s ? pairsOf(s.kept) : new Map();
@@ -440,27 +478,44 @@ inline constexpr std::string_view script = R"js(
         pointRadius: c => radius(c.chart) + 2, pointBackgroundColor: 'transparent', pointBorderWidth: 2, order: 1 })),
       line('data', css('--soft'), inner, Object.assign({ order: 98, tension: 0.4, borderWidth: 1 }, aside)),
       line('data from forward to backward', hue(4), across, Object.assign({ order: 99, borderWidth: 0.7 }, aside))];
+    // A name is cut to its column, stands on a ground of its own, and is left out where another name or circle is.
     const short = p => p.count > 1 ? p.label.replace(/^.*operations? /, '').replace(' to ', '–') : nameOf(p.first).replace(/^[\w.]+: /, '').replace(/ \(.*\)$/, '').replace(/^aten\./, '').replace(/\.default$/, '');
     const names = { id: 'names', afterDatasetsDraw: chart => {
       const step = chart.scales.x.getPixelForValue(1) - chart.scales.x.getPixelForValue(0), pen = chart.ctx, area = chart.chartArea;
-      const lines = chart.scales.y.getPixelForValue(0) - chart.scales.y.getPixelForValue(1);
-      if (step < 56 || lines < 20) return;
+      const lines = chart.scales.y.getPixelForValue(0) - chart.scales.y.getPixelForValue(1), size = radius(chart);
+      if (step < 56 || lines < 2 * size + 6) return;
+      const circles = nodes.map(p => ({ x: chart.scales.x.getPixelForValue(p.x), y: chart.scales.y.getPixelForValue(p.y) }));
+      const placed = [];
+      const isFree = (x, y, half) => placed.every(b => Math.abs(b.x - x) >= b.half + half + 4 || Math.abs(b.y - y) >= 12) &&
+        circles.every(c => Math.abs(c.x - x) >= half + size || c.y <= y - 10 - size || c.y >= y + 2 + size);
       pen.save();
       pen.beginPath();
       pen.rect(area.left, area.top, area.right - area.left, area.bottom - area.top);
       pen.clip();
       pen.fillStyle = css('--ink');
+      pen.strokeStyle = css('--ground');
+      pen.lineWidth = 3;
+      pen.lineJoin = 'round';
       pen.font = '11px sans-serif';
       pen.textAlign = 'center';
-      for (const p of nodes) {
-        const text = short(p), most = Math.floor(step / 6.5);
-        pen.fillText(text.length <= most ? text : text.slice(0, most - 1) + '…', chart.scales.x.getPixelForValue(p.x),
-          chart.scales.y.getPixelForValue(p.y) - radius(chart) - 5);
-      }
+      nodes.forEach((p, i) => {
+        let text = short(p);
+        const fits = () => pen.measureText(text).width <= step - 8;
+        if (!fits()) {
+          do text = text.slice(0, -1); while (text.length > 3 && !(pen.measureText(text + '…').width <= step - 8));
+          text += '…';
+        }
+        const half = pen.measureText(text).width / 2, x = circles[i].x;
+        const y = [circles[i].y - size - 7, circles[i].y + size + 14].find(at => isFree(x, at, half));
+        if (y === undefined) return;
+        placed.push({ x: x, y: y, half: half });
+        pen.strokeText(text, x, y);
+        pen.fillText(text, x, y);
+      });
       pen.restore();
     } };
     draw('graph', lines, { type: 'linear', display: false, min: -0.6, max: right + 0.6 },
-      { type: 'linear', display: false, min: bottom - 0.8, max: top + 0.8 }, {
+      { type: 'linear', display: false, min: bottom - 1.1, max: top + 0.8 }, {
         title: items => items.length ? fit(items[0].raw.count > 1 ? items[0].raw.label : operationText(items[0].raw.first), items[0].chart) : '',
         label: item => {
           const p = item.raw, about = [kindText[kind(p)] + (p.count > 1 ? ', ' + p.count + ' operations' : '') + ', takes ' + timeText(p.time) +
@@ -494,9 +549,22 @@ inline constexpr std::string_view script = R"js(
     command.prepend(button);
   }
 
+  // ---- tables that are wider than the window say so ----
+  const wideTables = [...document.querySelectorAll('.scroll')].map(box => {
+    const note = document.createElement('p');
+    note.className = 'note wider';
+    note.textContent = 'The table goes on to the right: scroll it sideways. →';
+    box.before(note);
+    return () => note.classList.toggle('shown', box.scrollWidth > box.clientWidth + 1);
+  });
+  const noteWideTables = () => wideTables.forEach(look => look());
+  window.addEventListener('resize', noteWideTables);
+  document.addEventListener('toggle', noteWideTables, true);
+  noteWideTables();
+
   // ---- together ----
   const select = byId('budget');
-  const drawSchedule = () => { drawOrder(); drawGraph(); };
+  const drawSchedule = () => { drawOrder(); drawLayers(); drawGraph(); };
   const drawBudget = () => { fillSolvers(); drawMemory(); drawSchedule(); };
   const drawAll = () => {
     drawFrontier();

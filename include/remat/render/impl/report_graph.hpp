@@ -32,6 +32,7 @@ class describer {
     make_tree();
     write_groups();
     count_kinds();
+    find_layers();
     return std::move(out_);
   }
 
@@ -326,6 +327,49 @@ class describer {
     }
     if (others != 0) text += ", " + std::to_string(others) + " others";
     return text;
+  }
+
+  /// Layers are the modules, as deep as there are not too many; without modules, the groups of the top level.
+  void find_layers() {
+    const auto set = [&](const auto& name_of) {
+      out_.layers.clear();
+      out_.layer_of.clear();
+      std::map<std::string, std::uint32_t> places;
+      for (std::uint32_t o = 0; o < graph_.num_operations; ++o) {
+        const auto [entry, is_new] = places.try_emplace(name_of(o), static_cast<std::uint32_t>(out_.layers.size()));
+        if (is_new) out_.layers.push_back(entry->first);
+        out_.layer_of.push_back(entry->second);
+      }
+    };
+    std::size_t named = 0, deepest = 0;
+    for (const std::string& module : modules_) {
+      named += module.empty() ? 0 : 1;
+      deepest = std::max(deepest, static_cast<std::size_t>(std::count(module.begin(), module.end(), '.')) + 1);
+    }
+    if (2 * named >= modules_.size() && named != 0) {
+      for (std::size_t depth = std::min<std::size_t>(deepest, 8); depth > 0; --depth) {
+        set([&](std::uint32_t o) {
+          std::size_t end = 0;
+          for (std::size_t d = 0; d < depth && end < modules_[o].size(); ++d)
+            end = std::min(modules_[o].find('.', end + (d == 0 ? 0 : 1)), modules_[o].size());
+          return modules_[o].empty() ? std::string("(no module)") : modules_[o].substr(0, end);
+        });
+        if (out_.layers.size() <= described_graph::most_layers) break;
+      }
+    } else {
+      // The place of an operation in the forward is that of its anchor in the backward.
+      std::vector<std::uint32_t> child_of(h_.groups.size(), none);
+      for (std::uint32_t g = 1; g < h_.groups.size(); ++g)
+        child_of[g] = h_.groups[g].parent == 0 ? g : child_of[h_.groups[g].parent];
+      set([&](std::uint32_t o) {
+        const std::uint32_t g = h_.group_of[o] == none ? none : child_of[h_.group_of[o]];
+        return g == none ? std::string("(in no group)") : label_of(h_.forward(g));
+      });
+    }
+    if (out_.layers.size() < 2 || out_.layers.size() > described_graph::most_layers) {
+      out_.layers.clear();
+      out_.layer_of.clear();
+    }
   }
 
   void count_kinds() {

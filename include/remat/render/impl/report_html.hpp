@@ -15,6 +15,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/error.hpp"
 #include "remat/render/chart_js.hpp"
+#include "remat/render/detail/difference.hpp"
 #include "remat/render/detail/json_writer.hpp"
 #include "remat/render/impl/report_assets.hpp"
 #include "remat/render/table.hpp"
@@ -49,6 +50,7 @@ class page {
     write_summary();
     write_next();
     write_schedules();
+    write_differences();
     write_graph_tables();
     write_figures();
     write_scripts();
@@ -127,14 +129,24 @@ class page {
 what it does with the memory.</p>
 <dl class="facts">
 )";
+    // Long values have a line of their own below the others, so that no row of short ones is broken.
+    constexpr std::size_t longest_short = 24;
+    std::string below;
     const auto fact = [&](std::string_view what, std::string_view value) {
-      out_ << "<div><dt>" << escape(what) << "</dt><dd>" << escape(value) << "</dd></div>\n";
+      const bool is_long = text_table::width(value) > longest_short;
+      std::string text = is_long ? "<div class=\"long\"><dt>" : "<div><dt>";
+      text.append(escape(what)).append("</dt><dd>").append(escape(value)).append("</dd></div>\n");
+      if (is_long)
+        below += text;
+      else
+        out_ << text;
     };
     fact("Baseline peak", format_bytes(subject_.baseline_peak));
     fact("Baseline time", time_text(subject_.baseline_time));
     if (subject_.least_bytes.value_or(0) > 0) fact("No schedule below", format_bytes(*subject_.least_bytes));
     for (const auto& [what, value] : subject_.facts) fact(what, value);
     for (const auto& [what, value] : subject_.made) fact(what, value);
+    out_ << below;
     out_ << "</dl>\n";
     write_command(subject_.command);
     out_ << "</header>\n<main>\n";
@@ -157,17 +169,10 @@ what it does with the memory.</p>
   void write_charts() {
     out_ << R"(<noscript><p>The charts need JavaScript; the tables do not.</p></noscript>
 <div class="charts">
-<section aria-labelledby="h-frontier">
-<h2 id="h-frontier">Overhead against budget</h2>
-<p>Time beyond the baseline's, for each budget. Nothing lies below the proven lower bound, and nothing in the shaded
-part, by proof. Tap a name to hide its line; drag over a part to see it larger. The numbers are in the table of
-<a href="#h-summary">all solves</a>.</p>
-<div class="chart"><canvas id="frontier" role="img" aria-label="Overhead against budget, one line for each solver,
-and the proven lower bound; the same numbers stand in the table of all solves."></canvas></div>
-</section>
 )";
+    write_frontier();
     if (tightest_) {
-      out_ << R"(<section aria-labelledby="h-memory">
+      out_ << "<section" << (has_curve() ? "" : " class=\"wide\"") << R"( aria-labelledby="h-memory">
 <h2 id="h-memory">Memory over time</h2>
 <p><label>Budget <select id="budget">)";
       for (std::size_t b = 0; b < budgets_.size(); ++b)
@@ -187,6 +192,14 @@ chosen schedule; the operations that run again stand in the tables of the schedu
 </section>
 )";
     }
+    if (tightest_ && graph_ && !graph_->layers.empty())
+      out_ << R"(<section class="wide" aria-labelledby="h-layers">
+<h2 id="h-layers">Which layers keep what</h2>
+<p>What the forward of each layer makes for the step, and how much of it the chosen schedule keeps for the backward.</p>
+<div class="chart"><canvas id="layers" role="img" aria-label="Bytes that each layer keeps from forward to backward; the
+same numbers stand in the tables of the schedule."></canvas></div>
+</section>
+)";
     if (graph_ && !graph_->nodes.empty())
       out_ << R"(<section class="wide" aria-labelledby="h-graph">
 <h2 id="h-graph">The graph</h2>
@@ -200,6 +213,58 @@ same groups stand in the table of groups."></canvas></div>
 </section>
 )";
     out_ << "</div>\n";
+  }
+
+  /// True if there are several points to draw: schedules, or budgets with a bound.
+  [[nodiscard]] bool has_curve() const {
+    const auto count = [&](const auto& is_one) { return std::count_if(solves_.begin(), solves_.end(), is_one); };
+    return count([](const entry& e) { return e.solve.time.has_value(); }) > 1 ||
+           (budgets_.size() > 1 && count([](const entry& e) { return e.solve.lower_bound.has_value(); }) > 1);
+  }
+
+  /// The chart of overheads; or words, if it would be empty or one dot.
+  void write_frontier() {
+    out_ << "<section" << (has_curve() && tightest_ ? "" : " class=\"wide\"") << R"( aria-labelledby="h-frontier">
+<h2 id="h-frontier">Overhead against budget</h2>
+)";
+    if (has_curve()) {
+      out_
+          << R"(<p>Time beyond the baseline's, for each budget. Nothing lies below the proven lower bound, and nothing in the shaded
+part, by proof. Tap a name to hide its line; drag over a part to see it larger. The numbers are in the table of
+<a href="#h-summary">all solves</a>.</p>
+<div class="chart"><canvas id="frontier" role="img" aria-label="Overhead against budget, one line for each solver,
+and the proven lower bound; the same numbers stand in the table of all solves."></canvas></div>
+)";
+    } else {
+      bool are_infeasible = !solves_.empty();
+      for (const entry& e : solves_) are_infeasible = are_infeasible && e.solve.infeasible;
+      for (const entry* e : rows_)
+        if (e->solve.time) write_only_schedule(e->solve);
+      if (are_infeasible)
+        out_ << "<p class=\"answer\"><span class=\"no\">No schedule fits"
+             << (budgets_.size() == 1 ? " this budget" : " any of these budgets") << "</span>, by proof.";
+      else if (!tightest_ && std::none_of(solves_.begin(), solves_.end(), [](const entry& e) { return e.solve.time; }))
+        out_ << "<p class=\"answer\">No schedule was found.";
+      else
+        out_ << "<p>";
+      if (subject_.least_bytes.value_or(0) > 0)
+        out_ << " No budget below " << escape(budget_text(*subject_.least_bytes)) << " has a schedule.";
+      out_ << (are_infeasible ? " The reasons are" : " The numbers are")
+           << " in the table of <a href=\"#h-summary\">all solves</a>"
+           << (subject_.next.empty() ? "" : ", other budgets under <a href=\"#h-try\">what to try next</a>")
+           << ".</p>\n";
+    }
+    out_ << "</section>\n";
+  }
+
+  /// The answer to a question with one schedule, in words.
+  void write_only_schedule(const report_solve& s) {
+    out_ << "<p class=\"answer\">Within " << escape(budget_text(s.budget_bytes)) << ", the schedule of <b>"
+         << escape(s.solver) << "</b> takes <b>" << escape(overhead_text(s.time)) << "</b> more time than the baseline";
+    if (s.lower_bound)
+      out_ << "; by proof, every schedule within this budget takes at least <span>"
+           << escape(overhead_text(s.lower_bound)) << "</span>";
+    out_ << ".</p>\n";
   }
 
   /// The solves by budget, largest first, then the fastest first. Solves without a schedule come last.
@@ -228,9 +293,8 @@ same groups stand in the table of groups."></canvas></div>
     const bool overlap =
         std::any_of(solves_.begin(), solves_.end(), [](const entry& e) { return e.solve.makespan.has_value(); });
     write_columns({"Solver", "#Budget", "#of baseline", "Status", "#Peak", "#Arena", "#Time", "#Overhead",
-                   "#Lower bound", "#Gap", "#Recomputed", overlap ? "#Makespan" : "", overlap ? "#Critical path" : "",
-                   "#Solved in", "Found by"});
-    const int columns = overlap ? 15 : 13;
+                   "#Lower bound", "#Gap", "#Reruns", overlap ? "#Makespan" : "", overlap ? "#Critical path" : ""});
+    const int columns = overlap ? 13 : 11;
     std::string fastest;  // overhead within the budget
     for (std::size_t i = 0; i < rows_.size();) {
       const report_solve& s = rows_[i]->solve;
@@ -257,23 +321,22 @@ same groups stand in the table of groups."></canvas></div>
                      gap ? format_percent((*s.time - *s.lower_bound) / *s.lower_bound, 2) : "–",
                      s.time ? std::to_string(s.recomputes) : "–"});
       if (overlap) write_numbers({time_text(s.makespan), time_text(s.critical_path)});
-      write_numbers({format_seconds(seconds)});
-      out_ << "<td class=\"by\">" << (s.by.empty() ? "–" : breakable(s.by)) << "</td></tr>\n";
-      write_remarks(s, columns, is_best);
+      out_ << "</tr>\n";
+      write_remarks(s, seconds, columns, is_best);
       i = end;
     }
     out_ << R"(</tbody>
 </table></div>
 <p class="note">By budget, the fastest first. The lower bound is given as an overhead, too: no schedule within the
-budget has less. The gap is the time beyond that bound, relative to it. Recomputed: runs beyond the first of each
+budget has less. The gap is the time beyond that bound, relative to it. Reruns: runs beyond the first of each
 operation.</p>
 </section>
 )";
   }
 
-  /// The row below that of a solve: its message, as wide as the window, and the command for its schedule.
-  void write_remarks(const report_solve& s, int columns, bool is_best) {
-    if (s.message.empty() && s.command.empty()) return;
+  /// The row below that of a solve, as wide as the window: its message, who found the schedule and how long that took,
+  /// and the command for the schedule.
+  void write_remarks(const report_solve& s, double seconds, int columns, bool is_best) {
     out_ << "<tr class=\"remarks" << (is_best ? " best" : "") << "\"><td colspan=\"" << columns << "\"><div>";
     if (!s.message.empty()) {
       const std::string shown = with_byte_units(s.message);
@@ -281,6 +344,8 @@ operation.</p>
       if (shown != s.message) out_ << " title=\"" << escape(s.message) << '"';
       out_ << '>' << escape(shown) << "</p>";
     }
+    if (!s.by.empty()) out_ << "<p>Found by " << breakable(s.by) << "</p>";
+    if (std::isfinite(seconds) && seconds > 0) out_ << "<p>Solved in " << escape(format_seconds(seconds)) << "</p>";
     if (!s.command.empty()) {
       out_ << "<details class=\"run\"><summary>Command for this schedule</summary>";
       write_command(s.command);
@@ -349,8 +414,121 @@ Operations of one name count together; reruns are runs beyond the first. A * sta
                       (w.peak_prefetch.empty() ? "" : ", with " + w.peak_prefetch + " on its way from the host") +
                       ", at " + time_text(w.peak_time) + ": " + format_bytes(w.peak_bytes),
                   w.peak_bytes, "#of the peak");
+    write_layers(w);
     if (w.copies != 0) write_engines(w);
     out_ << "</div>\n</details>\n";
+  }
+
+  /// Each schedule beside the one listed before it: the fastest of the same budget, or that of the next larger budget.
+  void write_differences() {
+    std::vector<std::pair<const entry*, const entry*>> pairs;
+    const entry* best = nullptr;  // the fastest of its budget
+    for (const entry* e : rows_) {
+      if (!e->profile) continue;
+      const bool is_next = best == nullptr || best->solve.budget_bytes != e->solve.budget_bytes;
+      if (best != nullptr) pairs.emplace_back(best, e);
+      if (is_next) best = e;
+    }
+    if (pairs.empty() || !graph_) return;
+    out_ << R"(<section aria-labelledby="h-differences">
+<h2 id="h-differences">What differs</h2>
+<p>Each schedule beside the fastest of its budget, and the fastest beside that of the next larger budget: the operations
+that do not do the same in both. Times are those of runs beyond the first. Kept: from forward to backward. At the peak:
+at each schedule's own peak, workspace included. Operations of one name count together: if their sums are equal, they
+are not the same operations. A * stands for numbers.</p>
+)";
+    for (const auto& [a, b] : pairs) write_difference(*a, *b);
+    out_ << "</section>\n";
+  }
+
+  void write_difference(const entry& a, const entry& b) {
+    const auto all = differences_of(
+        *a.profile, *b.profile, [&](std::uint32_t o) { return graph_->names[graph_->name_of[o]]; },
+        [&](std::uint32_t o) { return graph_->time[o]; }, html_report::rows_shown);
+    const bool copies = !a.profile->copied.empty() || !b.profile->copied.empty();
+    const auto called = [&](const entry& e) {
+      return escape(a.solve.solver == b.solve.solver ? budget_text(e.solve.budget_bytes)
+                    : a.solve.budget_bytes == b.solve.budget_bytes
+                        ? e.solve.solver
+                        : e.solve.solver + ", " + budget_text(e.solve.budget_bytes));
+    };
+    const bool same_solver = a.solve.solver == b.solve.solver;
+    out_ << "<details><summary>" << (same_solver ? "<b>" + escape(a.solve.solver) + "</b>: " : "") << "<b>" << called(b)
+         << "</b> beside " << called(a)
+         << (same_solver || a.solve.budget_bytes != b.solve.budget_bytes
+                 ? ""
+                 : " within " + escape(budget_text(a.solve.budget_bytes)))
+         << ": "
+         << (all.empty()
+                 ? "the same"
+                 : "overhead " + escape(overhead_text(b.solve.time)) + " and " + escape(overhead_text(a.solve.time)))
+         << "</summary>\n";
+    if (!all.empty()) {
+      out_ << "<div class=\"scroll\"><table class=\"pairs\">\n<thead><tr><th scope=\"col\" rowspan=\"2\">Operation</th>"
+           << "<th scope=\"col\" rowspan=\"2\" class=\"n\">How many</th>";
+      for (const char* title : {"Runs again", "Kept", copies ? "Copied" : "", "At the peak"})
+        if (*title != '\0') out_ << "<th scope=\"colgroup\" colspan=\"2\" class=\"n\">" << title << "</th>";
+      out_ << "</tr>\n<tr>";
+      for (int i = 0; i < (copies ? 4 : 3); ++i)
+        out_ << "<th scope=\"col\" class=\"n\">" << called(b) << "</th><th scope=\"col\" class=\"n\">" << called(a)
+             << "</th>";
+      out_ << "</tr></thead>\n<tbody>\n";
+      const auto bytes = [](std::int64_t x) { return x == 0 ? std::string("–") : format_bytes(x); };
+      const auto time = [&](double x) { return x > 0 ? time_text(x) : std::string("–"); };
+      for (std::size_t i = 0; i < std::min(all.size(), html_report::rows_shown); ++i) {
+        const difference& d = all[i];
+        out_ << "<tr><th scope=\"row\" class=\"name\">" << breakable(d.name) << "</th>";
+        write_numbers(
+            {std::to_string(d.operations), time(d.again[1]), time(d.again[0]), bytes(d.kept[1]), bytes(d.kept[0])});
+        if (copies) write_numbers({bytes(d.copied[1]), bytes(d.copied[0])});
+        write_numbers({bytes(d.peak[1]), bytes(d.peak[0])});
+        out_ << "</tr>\n";
+      }
+      out_ << "</tbody>\n</table></div>\n";
+      if (all.size() > html_report::rows_shown)
+        out_ << "<p class=\"note\">And " << all.size() - html_report::rows_shown
+             << " names more, which differ less.</p>\n";
+    }
+    out_ << "</details>\n";
+  }
+
+  /// The layers that keep most from forward to backward, and the time for which each runs again.
+  void write_layers(const memory_profile& w) {
+    if (!graph_ || graph_->layers.empty()) return;
+    struct layer_row {
+      std::string name;
+      std::int64_t kept = 0;
+      double again = 0;
+    };
+    std::vector<layer_row> rows;
+    for (const std::string& name : graph_->layers) rows.push_back({name});
+    std::int64_t all = 0;
+    for (const auto& r : w.kept) {
+      rows[graph_->layer_of[r.operation]].kept += r.bytes;
+      all += r.bytes;
+    }
+    for (const auto& r : w.reruns)
+      rows[graph_->layer_of[r.operation]].again += graph_->time[r.operation] * (r.runs - 1);
+    std::stable_sort(rows.begin(), rows.end(), [](const layer_row& a, const layer_row& b) {
+      return a.kept != b.kept ? a.kept > b.kept : a.again > b.again;
+    });
+    if (rows.size() > html_report::rows_shown) {
+      layer_row rest{"(others)"};
+      for (std::size_t i = html_report::rows_shown; i < rows.size(); ++i) {
+        rest.kept += rows[i].kept;
+        rest.again += rows[i].again;
+      }
+      rows.resize(html_report::rows_shown);
+      rows.push_back(std::move(rest));
+    }
+    out_ << "<div class=\"scroll\"><table>\n<caption>By layer</caption>\n";
+    write_columns({"Layer", "#Keeps", "#of all kept", "#Runs again"});
+    for (const layer_row& row : rows)
+      write_row(row.name,
+                {format_bytes(row.kept),
+                 format_percent(all > 0 ? static_cast<double>(row.kept) / static_cast<double>(all) : no_number),
+                 row.again > 0 ? time_text(row.again) : "–"});
+    out_ << "</tbody>\n</table></div>\n";
   }
 
   void write_engines(const memory_profile& w) {
@@ -682,7 +860,8 @@ window.addEventListener('error', function (e) {
   }
 
   void write_graph(json_writer& json) const {
-    number_list name, time, bytes, node_of, nodes, edges;
+    number_list name, time, bytes, node_of, nodes, edges, layer_of;
+    for (const std::uint32_t l : graph_->layer_of) layer_of.add(l);
     for (const std::uint32_t n : graph_->name_of) name.add(n);
     for (const double t : graph_->time) time.add(t / time_scale_);
     for (const std::int64_t b : graph_->bytes) bytes.add(b);
@@ -696,7 +875,10 @@ window.addEventListener('error', function (e) {
     json.key("bytes").literal(bytes.text()).key("node").literal(node_of.text()).key("nodes").literal(nodes.text());
     json.key("labels").open('[');
     for (const auto& n : graph_->nodes) json.value(n.label);
-    json.close(']').key("edges").literal(edges.text()).close('}');
+    json.close(']').key("edges").literal(edges.text()).key("layer").literal(layer_of.text());
+    json.key("layers").open('[');
+    for (const std::string& text : graph_->layers) json.value(text);
+    json.close(']').close('}');
   }
 
   std::ostream& out_;

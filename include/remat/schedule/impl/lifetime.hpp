@@ -149,6 +149,22 @@ inline std::vector<memory_profile::resident> residents(const flat_graph& g, cons
   return rows;
 }
 
+/// The tensors that a schedule copies to the host, with the bytes of all these copies; largest first.
+inline std::vector<memory_profile::resident> copied(const flat_graph& g, const schedule& plan,
+                                                    const name_lookup& names) {
+  std::map<std::uint32_t, std::int64_t> bytes;
+  for (const step x : plan.steps)
+    if (x.kind() == step_kind::offload) {
+      const auto t = static_cast<std::uint32_t>(index(x.tensor()));
+      bytes[t] += g.bytes[t];
+    }
+  std::vector<memory_profile::resident> rows;
+  for (const auto& [t, size] : bytes)
+    rows.push_back({names.tensor(static_cast<tensor_id>(t)), size, g.producers[t].front()});
+  sort_by_size(rows);
+  return rows;
+}
+
 }  // namespace detail::lifetime
 
 REMAT_INLINE memory_profile memory_profile_of(const problem& p, const name_lookup& names, const schedule& plan) {
@@ -192,6 +208,7 @@ REMAT_INLINE memory_profile memory_profile_of(const problem& p, const name_looku
   out.peak_bytes = report.peak_bytes;
   out.host_peak_bytes = report.host_peak_bytes;
   out.copies = report.copies;
+  if (report.copies != 0) out.copied = detail::lifetime::copied(g, plan, names);
   for (std::uint32_t o = 0; o < g.num_operations; ++o) {
     if (runs[o] < 2) continue;
     out.reruns.push_back({o, runs[o]});

@@ -35,7 +35,10 @@ struct subject {
   double baseline_time = 0;
   std::int64_t least_bytes = 0;  ///< proven: no schedule has a lower peak, or with --bind arena a smaller arena
   std::string least_reason{};
-  double least_time = 0;      ///< proven: no schedule takes less time
+  double least_time = 0;  ///< proven: no schedule takes less time
+  /// Proven: with any link to the host, no schedule has a lower peak (or a smaller arena).
+  std::int64_t least_bytes_with_link = 0;
+  std::string remark{};       ///< said with every answer; mostly empty
   std::uint32_t streams = 0;  ///< number of streams to show makespans for; 0: show none
   std::string link{};         ///< the link to the host in words; empty: there is none
   std::string beside{};       ///< memory that no budget counts, in words; empty: not known
@@ -63,6 +66,7 @@ struct outcome {
   bool binds_arena = false;                         ///< the budget is one for the arena
   bool is_least_memory = false;                     ///< the question was the least memory: `optimal` is said of that
   std::optional<std::int64_t> asked_budget{};       ///< if `plan` answered a smaller budget first: that one
+  std::optional<std::int64_t> least_found{};  ///< the least budget known to have a schedule, if one was looked for
   std::uint64_t recomputes = 0;
   double seconds = 0;
   std::string by{};  ///< the part that found the schedule, as in `remat::solution`
@@ -70,6 +74,8 @@ struct outcome {
   remat::figures own{};  ///< what the parts of the solver did
 
   [[nodiscard]] bool solved() const noexcept { return time.has_value(); }
+  /// Adds a part to the message.
+  void say(const std::string& more) { message.append(message.empty() || more.empty() ? "" : "; ").append(more); }
   /// The bytes that the budget binds: the arena's or the peak. Only for a solve that gave a schedule.
   [[nodiscard]] std::int64_t bound_bytes() const { return binds_arena && memory ? memory->arena_bytes : *peak; }
 };

@@ -158,6 +158,14 @@ void read_step(input& in, const arguments& args, std::string cost, std::string_v
   what.least_bytes = least.bytes;
   if (least.reason != remat::memory_reason::none)
     what.least_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
+  const remat::problem with_link = p.with_link(p.link().value_or(remat::host_link{}));
+  what.least_bytes_with_link =
+      remat::largest_working_set(args.bind_arena ? remat::arena_problem(with_link, alignment_of(args)) : with_link)
+          .bytes;
+  const remat::flat_graph& g = p.graph();
+  if (g.num_operations != 0 && std::count(g.needed.begin(), g.needed.end(), 1) == 0)
+    what.remark =
+        "nothing of the step is needed: no operation makes one of its outputs, and none is there for its effect";
   make_solvers(in, args);
 }
 
@@ -202,7 +210,7 @@ void read_chain(input& in, const remat::json_document& document, const arguments
   what.cost = chain_times;
   what.baseline_peak = what.baseline_bytes = c.store_all_peak_bytes();
   what.baseline_time = what.least_time = c.store_all_time();
-  what.least_bytes = remat::largest_working_set(*in.stages);
+  what.least_bytes = what.least_bytes_with_link = remat::largest_working_set(*in.stages);
   what.least_reason = "some stage needs " + remat::detail::count_of(what.least_bytes, "byte") +
                       " by itself, with the input of the chain";
   if (args.gap) throw usage_error("--gap: " + args.graph + " is a chain, whose solvers have no gap; leave it out");
@@ -418,6 +426,48 @@ solving common_of(const input& in, const arguments& args, const std::stop_token&
   return common;
 }
 
+/// The least budget with a schedule, which is looked for at the first infeasible answer, and said with each. With
+/// --out, which programs use that ask for one budget after the other, nothing is looked for.
+class least_feasible {
+ public:
+  least_feasible(const input& in, const solving& common, bool may_search)
+      : in_(in), common_(common), may_search_(may_search) {}
+
+  /// Adds it to the message of `o`. `all` and `some` are the other answers.
+  void say_to(outcome& o, const std::vector<outcome>& all, const std::vector<outcome>& some) {
+    find(all, some);
+    if (least_ && o.budget < least_->found) o.say(least_budget_text(in_.what, *least_));
+  }
+  /// Notes it in all answers, for the hints of a report.
+  void note_in(std::vector<outcome>& all) {
+    find(all, {});
+    for (outcome& o : all)
+      if (least_) o.least_found = least_->found;
+  }
+
+ private:
+  void find(const std::vector<outcome>& all, const std::vector<outcome>& some) {
+    if (!may_search_ || is_known_ || common_.run.stop.stop_requested()) return;
+    is_known_ = true;
+    std::int64_t proven = in_.what.least_bytes;
+    std::optional<std::int64_t> known;
+    for (const auto* list : {&all, &some})
+      for (const outcome& x : *list)
+        if (x.solved())
+          known = std::min(known.value_or(x.bound_bytes()), x.bound_bytes());
+        else if (x.status == remat::solve_status::infeasible)
+          proven = std::max(proven, x.budget + 1);
+    const auto automatic =
+        std::find_if(in_.solvers.begin(), in_.solvers.end(), [](const named_solver& s) { return s.name == "auto"; });
+    if (automatic != in_.solvers.end()) least_ = find_least_budget(in_.what, *automatic, proven, known, common_.run);
+  }
+
+  const input& in_;
+  const solving& common_;
+  bool may_search_, is_known_ = false;
+  std::optional<least_budget> least_{};
+};
+
 /// All solves, each printed as a line of JSON with --json.
 std::vector<outcome> solve_all(const input& in, const arguments& args, const std::vector<std::int64_t>& budgets,
                                const std::vector<named_solver>& solvers, const interrupt& on_interrupt,
@@ -441,6 +491,7 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
                                         : in.step->instance](double longest, const remat::run_control& run) {
       return remat::least_memory_within(p, longest, remat::least_memory_within_options::under(run));
     };
+  least_feasible least(in, common, args.out.empty());
   for (std::size_t s = 0; s < solvers.size(); ++s) {
     std::vector<outcome> some;
     if (!together.empty())
@@ -451,11 +502,13 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
       some = solve_budgets(common, solvers[s], budgets);
     for (outcome& o : some) {
       if (together.empty()) plan_execution(in, args, common.run.stop, o);
+      if (o.status == remat::solve_status::infeasible && !o.solved()) least.say_to(o, all, some);
       if (args.json) std::cout << json_line(to_json(in.what, o)) << '\n';
       all.push_back(std::move(o));
     }
     std::cout.flush();
   }
+  if (!args.report.empty() && !args.max_overhead) least.note_in(all);
   return all;
 }
 
@@ -495,6 +548,20 @@ bool write_files(const input& in, const arguments& args, [[maybe_unused]] const 
   return written;
 }
 
+/// The operations that schedules leave out, in words, if that is seen in their times; mostly empty.
+std::string unneeded_text(const input& in) {
+  if (!in.step || !in.what.remark.empty()) return in.what.remark;
+  const remat::flat_graph& g = in.step->instance.graph();
+  const auto unneeded = std::count(g.needed.begin(), g.needed.end(), 0);
+  double time = 0;
+  for (std::uint32_t o = 0; o < g.num_operations; ++o)
+    if (g.needed[o] == 0) time += g.time[o];
+  if (!(time > 0)) return {};
+  return std::to_string(unneeded) + " of " + std::to_string(g.num_operations) + " operations, " +
+         remat::format_percent(time / g.baseline_time) +
+         " of the baseline's time, serve no output and have no effect; schedules leave them out";
+}
+
 /// Says on standard error what may be meant otherwise: budgets, and keys of the file that its format does not know.
 void print_notes(const input& in, const arguments& args) {
   const auto note = [](const std::string& text) { shared::note("remat-plan", text); };
@@ -505,6 +572,7 @@ void print_notes(const input& in, const arguments& args) {
     if (const std::string hint = parse_bytes(args.host_budget_text).hint; !hint.empty())
       note("--host-budget " + args.host_budget_text + ": " + hint);
   for (const remat::unknown_key& unknown : in.unknown) note(unknown.message(in.what.file));
+  if (const std::string text = unneeded_text(in); !text.empty()) note(in.what.file + ": " + text);
   if (in.is_unscheduled)
     note(in.what.file +
          ": the module does not say is_scheduled=true, so XLA may run it in another order than the listed one");

@@ -127,24 +127,45 @@ namespace reporting {
     if (is_open && (open == nullptr || o.budget < open->budget)) open = &o;
   }
   if (tightest == nullptr) return next;
+  // No command asks for what is proven to be impossible, by one of these solves either.
+  std::int64_t excluded = s.least_bytes - 1;
+  std::optional<std::int64_t> least_found;
+  for (const outcome& o : all) {
+    if (o.status == remat::solve_status::infeasible) excluded = std::max(excluded, o.budget);
+    if (o.least_found) least_found = o.least_found;
+  }
+  if (open != nullptr && open->budget <= excluded) open = nullptr;
   std::string budgets;
-  const double baseline = static_cast<double>(s.baseline_bytes);
-  for (int tenths = 10; tenths > 0 && baseline * tenths / 10 >= static_cast<double>(s.least_bytes); --tenths)
-    budgets += (budgets.empty() ? "" : ",") + std::to_string(tenths * 10) + "%";
+  const auto part = [&](int tenths) {
+    return static_cast<std::int64_t>(static_cast<double>(s.baseline_bytes) * tenths / 10);
+  };
+  for (int tenths = 10; tenths > 0 && part(tenths) > excluded; --tenths)
+    if (!least_found || part(tenths) >= *least_found)
+      budgets += (budgets.empty() ? "" : ",") + std::to_string(tenths * 10) + "%";
+  if (least_found && *least_found != part(10)) budgets += (budgets.empty() ? "" : ",") + std::to_string(*least_found);
   if (!budgets.empty())
-    next.emplace_back(tightest->solved() ? "Other budgets: what each costs, down to the least that is not excluded."
-                                         : "Larger budgets: what each costs, down to the least that is not excluded.",
+    next.emplace_back(tightest->solved()
+                          ? "Other budgets: what each costs, down to the least for which a schedule is known."
+                          : "Larger budgets: what each costs, down to the least for which a schedule is known.",
                       base({}) + " --budget " + budgets + " --report report.html");
   if (!args.max_overhead)
     next.emplace_back("The other question: the least memory for at most 10 % more time.",
                       base({}) + " --max-overhead 10%");
-  if (s.link.empty())
+  std::string for_link = question(*tightest, args.max_overhead);
+  if (!args.max_overhead && tightest->budget < s.least_bytes_with_link) {
+    const outcome* larger = nullptr;  // the smallest budget that a link does not leave impossible
+    for (const outcome& o : all)
+      if (o.budget >= s.least_bytes_with_link && (larger == nullptr || o.budget < larger->budget)) larger = &o;
+    for_link = larger != nullptr ? question(*larger, {})
+               : least_found     ? " --budget " + std::to_string(*least_found)
+                                 : "";
+  }
+  if (s.link.empty() && !for_link.empty())
     next.emplace_back(
         "A link to the host: tensors may wait there in place of being computed again. Write the speeds of your "
         "machine, "
         "in bytes per unit of the cost model's time; measure-link measures them.",
-        base({"--streams", "--slots", "--improve", "--option"}) + question(*tightest, args.max_overhead) +
-            " --link out=25e9,in=25e9,latency=1e-5");
+        base({"--streams", "--slots", "--improve", "--option"}) + for_link + " --link out=25e9,in=25e9,latency=1e-5");
   if (!is_chain && s.link.empty() && s.streams == 0 && solved != nullptr)
     next.emplace_back("Several streams: how long the schedule takes if operations overlap.",
                       base({}) + question(*solved, args.max_overhead) + " --streams 2");

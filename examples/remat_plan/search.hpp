@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -66,6 +67,7 @@ struct solving {
     out = solver.solve(budget, run);
     out.solver = solver.name;
     out.budget = budget;
+    out.say(what.remark);
   } catch (const std::bad_alloc&) {
     out.message = "out of memory";
     out.seconds = clock.seconds();
@@ -94,7 +96,7 @@ inline void carry_over_budgets(const named_solver& solver, const std::vector<std
     now.streams = before.streams;
     now.recomputes = before.recomputes;
     now.by = before.by;
-    std::string message = "the schedule for " + remat::format_bytes(before.budget) + ", the best found";
+    std::string message = "the schedule for " + std::to_string(before.budget) + " bytes, the best found";
     if (now.status == remat::solve_status::error) message += "; within this budget: " + now.message;
     if (now.status == remat::solve_status::infeasible ||
         now.lower_bound.value_or(0) > remat::with_rounding(*now.time)) {
@@ -179,7 +181,7 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
                     "; the gap is that of its time, within that " + kind;
     else
       out.message = "the least " + kind + " found for at most " + limits + "; such a schedule needs at least " +
-                    remat::format_bytes(least);
+                    std::to_string(least) + " bytes";
     return out;
   }
   out.budget = what.baseline_bytes;
@@ -194,6 +196,55 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
   out.message = "found no schedule of at most " + remat::format_percent(most, 2) +
                 " overhead, even within the baseline's " + (solver.binds_arena ? "arena" : "peak");
   return out;
+}
+
+/// The least budget, for people whose own is infeasible.
+struct least_budget {
+  std::int64_t found = 0;   ///< bytes within which there is a schedule
+  std::int64_t proven = 0;  ///< bytes below which there is none
+};
+
+/// Bisection with `solver` between `proven` and `known`, which has a schedule; empty if no budget up to the baseline
+/// has one. It gets at most a second, or a quarter of the work.
+[[nodiscard]] inline std::optional<least_budget> find_least_budget(const subject& what, const named_solver& solver,
+                                                                   std::int64_t proven,
+                                                                   std::optional<std::int64_t> known,
+                                                                   remat::run_control run) {
+  remat::trade_off_options options;
+  options.probes = run.has_work_limit() ? 16 : 64;
+  run.crew = nullptr;
+  run.on_progress = {};
+  if (run.has_work_limit()) run.work_limit = std::max<std::uint64_t>(run.work_limit / 4, 1);
+  run.time_limit = std::min<std::chrono::nanoseconds>(run.time_limit, std::chrono::seconds(1));
+  options.run = run;
+  std::optional<std::int64_t> best = known;
+  const auto probe = [&](std::int64_t budget, const remat::run_control& part) -> remat::budget_probe {
+    if (known && budget >= *known) return {known};
+    const outcome o = guarded(what, solver, budget, part);
+    if (!o.solved()) return {{}, o.status == remat::solve_status::infeasible};
+    best = std::min(best.value_or(o.bound_bytes()), o.bound_bytes());
+    return {o.bound_bytes()};
+  };
+  const std::int64_t high = known.value_or(what.baseline_bytes);
+  if (high < proven) return std::nullopt;
+  // Any schedule is good enough, and ends a solve; an arena may still be too large for it.
+  const double enough =
+      solver.binds_arena ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  const std::int64_t least = remat::bisect_budgets(proven, high, options, probe, enough).least;
+  if (!best) return std::nullopt;
+  return least_budget{*best, std::min(least, *best)};
+}
+
+/// The words for it: bytes, and a percentage of the baseline that is enough when it is typed as a budget.
+[[nodiscard]] inline std::string least_budget_text(const subject& what, const least_budget& least) {
+  const auto size = [&](std::int64_t bytes, bool up) {
+    __extension__ using wide = __int128;
+    const wide baseline = std::max<std::int64_t>(what.baseline_bytes, 1);
+    const auto tenths = static_cast<std::int64_t>((wide{bytes} * 1000 + (up ? baseline - 1 : 0)) / baseline);
+    return std::to_string(bytes) + " bytes (" + remat::format_percent(static_cast<double>(tenths) / 1000) + ")";
+  };
+  if (least.found == least.proven) return "the least budget with a schedule is " + size(least.found, true);
+  return "there is a schedule within " + size(least.found, true) + ", and none below " + size(least.proven, false);
 }
 
 }  // namespace remat_plan

@@ -55,6 +55,7 @@ const std::string data = REMAT_TEST_DATA;
 const std::string unet = data + "/graphs/unet5-b16-256.json";
 const std::string toy = data + "/graphs/toy-skip-3.json";
 const std::string chain_file = data + "/chains/homog-10.json";
+const std::string first_graph = data + "/../../examples/first_graph.json";
 
 bool built() {
   if (fs::exists(program)) return true;
@@ -1127,13 +1128,112 @@ TEST_CASE("the report has the command for each schedule, and says what to try ne
   const std::string own = command + " --budget " + std::to_string(budget) + " --solver evict --out schedule.json";
   CHECK(text.find(own) != std::string::npos);
   CHECK(text.find("What to try next") != std::string::npos);
-  for (const char* end :
-       {" --budget 100%,90%,80%", " --max-overhead 10%", " --budget 2 --link out=25e9,in=25e9,latency=1e-5"})
+  // No hint asks for a budget that is proven to be impossible, such as that of 2 bytes.
+  const std::string link = " --budget " + std::to_string(budget) + " --link out=25e9,in=25e9,latency=1e-5";
+  for (const std::string& end : {std::string(" --budget 100%,90%"), std::string(" --max-overhead 10%"), link})
     CHECK_MESSAGE(text.find(command + end) != std::string::npos, end);
   CHECK(text.find(command + " --budget " + std::to_string(budget) + " --streams 2") != std::string::npos);
   // The command makes the schedule that was reported.
   CHECK(WEXITSTATUS(std::system(("cd '" + folder.path().string() + "' && " + own + " > /dev/null").c_str())) == 0);
   CHECK(remat::read_schedule(folder.file("schedule.json")).budget_bytes == budget);
+}
+
+TEST_CASE("every command that a report suggests has an answer") {
+  if (!built()) return;
+  const scratch folder;
+  const std::string page = folder.file("r.html");
+  for (const std::string& graph : {data + "/newcomer/chain10.json", toy, first_graph}) {
+    for (const char* budgets : {"0.8,0.6", "0.5", "1B"}) {
+      CAPTURE(graph);
+      CAPTURE(budgets);
+      const result r = run({graph, "--budget", budgets, "--work", "20000", "--report", page});
+      if (r.err.find("built without") != std::string::npos) {
+        MESSAGE("skipped: the program was built without the report");
+        return;
+      }
+      const std::string html = slurp(page);
+      const std::size_t begin = html.find("h-try\">What to try next"), end = html.find("</section>", begin);
+      REQUIRE(begin != std::string::npos);
+      std::size_t commands = 0;
+      for (std::size_t at = begin; (at = html.find("<code>", at)) < end; ++commands) {
+        at += 6;
+        std::string command;
+        for (bool is_tag = false; const char c : html.substr(at, html.find("</code>", at) - at)) {
+          is_tag = is_tag || c == '<';
+          if (!is_tag) command += c;
+          is_tag = is_tag && c != '>';
+        }
+        CAPTURE(command);
+        CHECK(WEXITSTATUS(
+                  std::system(("cd '" + folder.path().string() + "' && " + command + " > /dev/null").c_str())) == 0);
+      }
+      CHECK(commands >= 3);
+    }
+  }
+}
+
+TEST_CASE("an infeasible answer says the least budget with a schedule, in bytes and as a percentage") {
+  if (!built()) return;
+  const result r = run({toy, "--budget", "0.8,1B", "--solver", "auto,evict", "--work", "20000", "--json"});
+  CHECK(r.status == 1);
+  REQUIRE(r.lines().size() == 4);
+  for (const auto& line : r.lines()) {
+    CHECK(line["status"] == "infeasible");
+    const std::string message = line["message"];
+    CAPTURE(message);
+    CHECK(message.find("; the least budget with a schedule is 388 bytes (100.0 %)") != std::string::npos);
+  }
+  // What is found is typed as it stands.
+  const std::string& first = first_graph;
+  const result tight = run({first, "--budget", "50%", "--work", "200000", "--json"});
+  REQUIRE(tight.lines().size() == 1);
+  const std::string message = tight.lines().front()["message"];
+  CAPTURE(message);
+  const std::size_t open = message.find(" bytes ("), close = message.find(')', open);
+  REQUIRE(open != std::string::npos);
+  std::string percentage = message.substr(open + 8, close - open - 8);
+  percentage.erase(percentage.find(' '), 1);
+  CHECK(run({first, "--budget", percentage, "--work", "200000"}).status == 0);
+  // A chain's answer says it, too.
+  const result chain = run({chain_file, "--budget", "1B", "--work", "20000", "--json"});
+  REQUIRE(chain.lines().size() == 1);
+  CHECK(chain.lines().front()["message"].get<std::string>().find(" a schedule ") != std::string::npos);
+}
+
+TEST_CASE("where nothing of the step is needed, a line and the message say so") {
+  if (!built()) return;
+  const scratch folder;
+  const auto with_outputs = [&](const std::string& name, const std::string& outputs, const std::string& of_last) {
+    const std::string z = of_last.empty() ? "" : R"(, {"id": 2, "name": "z", "bytes": 100, "kind": "gradient"})";
+    std::ofstream(folder.file(name)) << R"({"format": "training-graph", "version": 1, "name": "g", "tensors": [
+      {"id": 0, "name": "x", "bytes": 100, "kind": "input"}, {"id": 1, "name": "y", "bytes": 100, "kind": "activation"})"
+                                     << z << R"(], "operations": [
+      {"id": 0, "name": "a", "inputs": [0], "outputs": [1], "phase": "forward", "time_us": 1},
+      {"id": 1, "name": "b", "inputs": [1], "outputs": [)"
+                                     << of_last << R"(], "phase": "backward", "time_us": 3}], "outputs": [)" << outputs
+                                     << "]}";
+    return folder.file(name);
+  };
+  const std::string note = "nothing of the step is needed";
+  for (const std::string& outputs : {std::string(), std::string("0")}) {
+    const result r = run({with_outputs("none.json", outputs, "2"), "--budget", "100%", "--json"});
+    CHECK(r.status == 0);
+    CHECK(r.err.find(note) != std::string::npos);
+    CHECK(count_lines(r.err) == 1);
+    REQUIRE(r.lines().size() == 1);
+    CHECK(r.lines().front()["message"].get<std::string>().find(note) != std::string::npos);
+  }
+  // An operation without outputs is needed for its effect.
+  const result effect = run({with_outputs("effect.json", "", ""), "--budget", "100%", "--json"});
+  CHECK(effect.status == 0);
+  CHECK(effect.err.empty());
+  REQUIRE(effect.lines().size() == 1);
+  CHECK(effect.lines().front()["message"].is_null());
+  // What is left out in part has a line, too.
+  const result part = run({with_outputs("part.json", "1", "2"), "--budget", "100%", "--json"});
+  CHECK(part.err.find("1 of 2 operations, 75.0 % of the baseline's time, serve no output") != std::string::npos);
+  REQUIRE(part.lines().size() == 1);
+  CHECK(part.lines().front()["message"].is_null());
 }
 
 TEST_CASE("the arena is that of the schedule, and its offsets keep all lifetimes apart") {

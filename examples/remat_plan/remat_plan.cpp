@@ -5,6 +5,7 @@
 //     remat-plan gpt2-small-b8-s1024.json --budget 0.8,0.5,12GiB --solver all --report report.html
 //
 // `remat-plan sweep` does so for many graphs, and `remat-plan merge` puts the shards of a sweep together (sweep.hpp).
+// `remat-plan diff` compares two schedules (diff.hpp).
 //
 // Its arguments, output and exit status are a contract: `remat-plan --help`.
 
@@ -46,6 +47,7 @@
 #include "remat_plan/arguments.hpp"
 #include "remat_plan/budget.hpp"
 #include "remat_plan/command_text.hpp"
+#include "remat_plan/diff.hpp"
 #include "remat_plan/input_file.hpp"
 #include "remat_plan/interrupt.hpp"
 #include "remat_plan/outcome.hpp"
@@ -641,6 +643,17 @@ int run(const arguments& args, const std::string& command, const program_ranks& 
                     [&](remat::crew* crew) { return solve_and_print(*in, args, command, budgets, solvers, crew); });
 }
 
+/// Says what two schedules do differently.
+int compare(const diff_arguments& args) {
+  arguments reading;
+  reading.graph = args.graph;
+  reading.cost = args.cost;
+  reading.time_limit = {};  // nothing is bounded
+  const std::unique_ptr<input> in = read_input(reading);
+  if (!in->step) throw usage_error("diff: " + args.graph + " is a chain, and schedule files are of training graphs");
+  return print_difference(in->step->graph, in->step->instance, in->what.time_unit, args);
+}
+
 /// The solves of a sweep. The last file that was read stays for the next piece, which is mostly of the same graph.
 sweep_planner make_sweep_planner() {
   const auto current = std::make_shared<std::pair<std::string, std::unique_ptr<input>>>();
@@ -682,8 +695,12 @@ sweep_planner make_sweep_planner() {
 int main(int argc, char** argv) {
   const std::string_view word = argc > 1 ? argv[1] : "";
   // Their processes share nothing but files, also where mpirun has started them.
-  if (word == "sweep" || word == "merge")
+  if (word == "sweep" || word == "merge" || word == "diff")
     return shared::run_program("remat-plan", [&] {
+      if (word == "diff") {
+        const std::optional<diff_arguments> args = parse_diff(argc - 1, argv + 1);
+        return args ? compare(*args) : 0;
+      }
       if (word == "merge") {
         const std::optional<merge_arguments> args = parse_merge(argc - 1, argv + 1);
         return args ? merge_shards(*args) : 0;

@@ -74,7 +74,7 @@ in_zsh() {  # PREFIX WORD…: as the completion system would call it, with its f
 expect "zsh: options" "$options" "$(in_zsh --)"
 expect "zsh: options of sweep" "$(options_of sweep)" "$(in_zsh -- sweep "$graph")"
 expect "zsh: options of merge" "$(options_of merge)" "$(in_zsh -- merge)"
-expect "zsh: commands" "files merge sweep " "$(in_zsh "")"
+expect "zsh: commands" "diff files merge sweep " "$(in_zsh "")"
 expect "zsh: solvers" "$solvers" "$(in_zsh "" --solver)"
 expect "zsh: after =" "$solvers" "$(in_zsh --solver=ev)"
 expect "zsh: files" "files " "$(in_zsh x "$graph")"

@@ -1236,6 +1236,45 @@ TEST_CASE("where nothing of the step is needed, a line and the message say so") 
   CHECK(part.lines().front()["message"].is_null());
 }
 
+TEST_CASE("diff says what two schedules do differently") {
+  if (!built()) return;
+  const scratch folder;
+  const std::string &first = first_graph, a = folder.file("a.json"), b = folder.file("b.json");
+  REQUIRE(run({first, "--budget", "100%", "--out", a}).status == 0);
+  REQUIRE(run({first, "--budget", "60%", "--out", b}).status == 0);
+  const result r = run({"diff", first, a, b, "--json"});
+  CHECK(r.err.empty());
+  REQUIRE(r.status == 0);
+  const remat::training_step step = remat::read_training_step(first);
+  const remat::memory_profile of_a = remat::memory_profile_of(step.instance, step.graph, remat::read_schedule(a).plan);
+  const remat::memory_profile of_b = remat::memory_profile_of(step.instance, step.graph, remat::read_schedule(b).plan);
+  const auto sum = [](const auto& rows) {
+    std::int64_t bytes = 0;
+    for (const auto& row : rows) bytes += row.bytes;
+    return bytes;
+  };
+  double again = 0;
+  std::int64_t kept_less = 0, peak_less = 0;
+  for (const auto& line : r.lines()) {
+    CHECK(line["again"][0] == 0);
+    again += line["again"][1].get<double>();
+    kept_less += line["kept_bytes"][0].get<std::int64_t>() - line["kept_bytes"][1].get<std::int64_t>();
+    peak_less += line["peak_bytes"][0].get<std::int64_t>() - line["peak_bytes"][1].get<std::int64_t>();
+  }
+  CHECK(again == doctest::Approx(of_b.rerun_time));
+  CHECK(kept_less == sum(of_a.kept) - sum(of_b.kept));
+  CHECK(peak_less == of_a.peak_bytes - of_b.peak_bytes);
+  const result table = run({"diff", first, a, b});
+  CHECK(table.out.find("block 1") != std::string::npos);
+  CHECK(run({"diff", first, a, a}).out.find("The schedules are the same.") != std::string::npos);
+  // A schedule of another graph is refused.
+  const result other = run({"diff", toy, a, b});
+  CHECK(other.status == 2);
+  CHECK(count_lines(other.err) == 1);
+  CHECK(run({"diff", first, a}).status == 2);
+  CHECK(run({"diff", chain_file, a, b}).status == 2);
+}
+
 TEST_CASE("the arena is that of the schedule, and its offsets keep all lifetimes apart") {
   if (!built()) return;
   scratch folder;

@@ -3,7 +3,7 @@
 
 _remat_plan() {
   local program=$1 current=$2 previous=$3 words= before= command=
-  case ${COMP_WORDS[1]} in sweep | merge) [[ $COMP_CWORD -gt 1 ]] && command=${COMP_WORDS[1]} ;; esac
+  case ${COMP_WORDS[1]} in sweep | merge | diff) [[ $COMP_CWORD -gt 1 ]] && command=${COMP_WORDS[1]} ;; esac
   if [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD - 2]}; fi # --solver=evict is three words
   case $previous in
     --solver) words="all $("$program" --list-solvers 2>/dev/null | sed -n '3,$s/^\([a-z_]*\)  .*/\1/p')" ;;
@@ -20,7 +20,7 @@ _remat_plan() {
         words=$("$program" ${command:+"$command"} --help 2>/dev/null | sed -n 's/^  \(-h,\)\{0,1\}\(--[a-z-]*\).*/\2/p')
       else
         compopt -o filenames 2>/dev/null
-        mapfile -t COMPREPLY < <({ if [[ $COMP_CWORD -eq 1 ]]; then compgen -W "sweep merge" -- "$current"; fi; compgen -f -- "$current"; })
+        mapfile -t COMPREPLY < <({ if [[ $COMP_CWORD -eq 1 ]]; then compgen -W "sweep merge diff" -- "$current"; fi; compgen -f -- "$current"; })
         return
       fi
       ;;

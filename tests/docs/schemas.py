@@ -118,7 +118,7 @@ def written(program):
     with tempfile.TemporaryDirectory() as folder:
         graph = pathlib.Path(folder) / "graph.json"
         graph.write_text(json.dumps(shown["training-graph"]), encoding="utf-8")
-        run(graph, "--budget", "1.0", "--solver", "no_remat")
+        run(graph, "--budget", shown["training-schedule"]["budget_bytes"], "--solver", "evict")
         graph.write_text(json.dumps(shown["remat-chain"]), encoding="utf-8")
         run(graph, "--budget", "0.8", "--solver", "rotor")
         assert lines[1]["status"] == "feasible" and lines[1]["overhead"] > 0, lines[1]

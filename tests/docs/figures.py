@@ -4,7 +4,8 @@
 A table of figures has at least eight numbers with decimals. Its section or the introduction of its page names a commit, which
 the repository knows; its chapter names a program or script of bench/, examples/ or tests/. A figure stands twice if two
 tables of solvers, with the columns `graph` and `budget`, have the same row and a column of the same solver, without a link
-to the host. Notes of experiments are about earlier versions: tried.md is a page of its own."""
+to the host. Notes of experiments are about earlier versions: tried.md is a page of its own. No column holds figures that are wanted:
+what was measured is what there is."""
 
 import pathlib
 import re
@@ -54,6 +55,9 @@ for page in pages:
             commits.setdefault(commit, name)
         for rows in tables(section.splitlines()):
             figures = sum(len(re.findall(r"\b\d+\.\d+", row)) for row in rows)
+            for column in cells(rows[0]):
+                if re.fullmatch(r"(wanted|wished|goal|aim|hoped)\b.*", column, flags=re.I):
+                    mistakes.append(f"{name}, {heading}: the column {column} holds no figure that was measured")
             if figures >= 8 and not named:
                 mistakes.append(f"{name}, {heading}: a table of {figures} figures, and no commit at which it was measured")
             if figures >= 8 and not program.search(sections[0] + chapter):

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -56,11 +57,15 @@ class progress_line {
     }
   }
 
+  /// The objective of a solve, in its news.
+  enum class objective : bool { time, bytes };
+
   /// Begins the line of a solve: `what` in words, with `limit` as its time limit.
-  void begin(std::string what, std::chrono::nanoseconds limit) {
+  void begin(std::string what, std::chrono::nanoseconds limit, objective of = objective::time) {
     if (!shown_) return;
     const std::lock_guard lock(mutex_);
     what_ = std::move(what);
+    objective_ = of;
     latest_ = {};
     stage_.clear();
     begun_ = clock::now();
@@ -123,10 +128,13 @@ class progress_line {
     else if (limited)
       line += remat::format_fixed(std::max(0.0, limit - gone), 0) + " s left: ";
     line += what_;
-    const auto overhead = [&](double time) { return remat::format_percent(time / baseline_time_ - 1, 2); };
+    const auto figure = [&](double value) {
+      if (objective_ == objective::bytes) return remat::format_bytes(static_cast<std::int64_t>(value));
+      return "+" + remat::format_percent(value / baseline_time_ - 1, 2);
+    };
     if (baseline_time_ > 0) {
-      line += std::isfinite(latest_.best_objective) ? ", best +" + overhead(latest_.best_objective) : ", nothing yet";
-      if (latest_.lower_bound > 0) line += ", bound +" + overhead(latest_.lower_bound);
+      line += std::isfinite(latest_.best_objective) ? ", best " + figure(latest_.best_objective) : ", nothing yet";
+      if (latest_.lower_bound > 0) line += ", bound " + figure(latest_.lower_bound);
     }
     if (!stage_.empty()) {
       line += " (" + stage_;
@@ -157,6 +165,7 @@ class progress_line {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::string what_, stage_;
+  objective objective_ = objective::time;
   remat::progress latest_{};
   clock::time_point begun_{};
   std::chrono::nanoseconds limit_{};

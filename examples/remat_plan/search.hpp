@@ -148,7 +148,7 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
   options.run.on_progress = [&](const remat::progress& news) { common.line->update(news); };
   const remat::run_clock clock(common.run);
   common.line->begin(solver.name + ", least memory for " + remat::format_percent(most) + " overhead",
-                     common.run.time_limit);
+                     common.run.time_limit, progress_line::objective::bytes);
   std::int64_t least = what.least_bytes;  // proven
   if (least_within) least = std::max(least, least_within(longest, clock.limits(0.1)));
   std::optional<outcome> best;

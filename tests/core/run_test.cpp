@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <stop_token>
@@ -152,6 +153,33 @@ TEST_CASE("progress of a part goes through the whole: its name, its stage, its t
   CHECK(heard[1].stage == "table");
   CHECK(heard[1].best_objective == 4);
   CHECK(heard[1].lower_bound == 3);
+}
+
+TEST_CASE("a part on another problem reports its stage and work, and the figures of the whole alone") {
+  std::vector<remat::progress> heard;
+  remat::run_control control;
+  control.on_progress = [&](const remat::progress& news) { heard.push_back(news); };
+  const double best = 5, bound = 2;
+  for (const bool is_watched : {false, true})
+    for (const bool is_inner : {false, true}) {
+      remat::run_clock whole(control, "whole");
+      if (is_watched) whole.watch(best, bound);
+      remat::run_clock part = whole.part_on_other_problem(0.5, "part");
+      const double other_best = 1, other_bound = 9;
+      part.watch(other_best, other_bound);
+      remat::run_clock inner = part.part(1);
+      (is_inner ? inner : part)
+          .control()
+          .on_progress({.solver = "inner", .stage = "table", .best_objective = 3, .lower_bound = 8, .done = 6});
+    }
+  REQUIRE(heard.size() == 4);
+  for (std::size_t i = 0; i < heard.size(); ++i) {
+    CHECK(heard[i].solver == "whole");
+    CHECK(heard[i].stage == "part");
+    CHECK(heard[i].done == 6);
+    CHECK(heard[i].best_objective == (i < 2 ? remat::progress().best_objective : best));
+    CHECK(heard[i].lower_bound == (i < 2 ? 0 : bound));
+  }
 }
 
 TEST_CASE("limits for a sub-problem report nothing; without a listener nobody hears") {

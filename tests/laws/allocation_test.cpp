@@ -10,7 +10,6 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <pthread.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -55,6 +54,7 @@
 #include "support/failing_allocation.hpp"
 #include "support/long_run.hpp"
 #include "support/processor_time.hpp"
+#include "support/program_clock.hpp"
 #include "support/random_graph.hpp"
 #include "support/random_layout.hpp"
 #include "support/scratch_folder.hpp"
@@ -62,35 +62,9 @@
 using namespace remat;
 using namespace remat::test;
 
-// ---- the clock of this program, and its threads
+// ---- the threads of this program
 
 namespace {
-
-std::atomic<std::int64_t> clock_shift{0}, clock_jump{0};  // nanoseconds
-std::atomic<std::int64_t> clock_readings{0}, clock_jumps_at{-1};
-
-std::chrono::nanoseconds read_clock(clockid_t which) noexcept {
-  timespec t{};
-  ::clock_gettime(which, &t);
-  if (clock_readings.fetch_add(1) == clock_jumps_at.load()) clock_shift += clock_jump.load();
-  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec + clock_shift.load());
-}
-
-/// The program's clocks jump by `by` at reading number `at` from now.
-class jumping_clock {
- public:
-  jumping_clock(std::int64_t at, std::chrono::nanoseconds by) {
-    clock_readings = 0;
-    clock_jump = by.count();
-    clock_jumps_at = at;
-  }
-  jumping_clock(const jumping_clock&) = delete;
-  jumping_clock& operator=(const jumping_clock&) = delete;
-  ~jumping_clock() {
-    clock_jumps_at = -1;
-    clock_shift = 0;
-  }
-};
 
 std::atomic<int> threads_left{std::numeric_limits<int>::max()};  // that may still be started
 
@@ -102,13 +76,7 @@ constexpr bool replaces_threads = true;
 
 }  // namespace
 
-// These take the place of the functions in the shared libraries of the language and of the system.
-std::chrono::steady_clock::time_point std::chrono::_V2::steady_clock::now() noexcept {
-  return time_point(read_clock(CLOCK_MONOTONIC));
-}
-std::chrono::system_clock::time_point std::chrono::_V2::system_clock::now() noexcept {
-  return time_point(read_clock(CLOCK_REALTIME));
-}
+// This takes the place of the function in the shared library of the system.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                               void* argument) noexcept {

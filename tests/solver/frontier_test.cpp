@@ -12,9 +12,11 @@
 
 #include "remat/core/error.hpp"
 #include "remat/io/json.hpp"
+#include "remat/method/automatic.hpp"
 #include "remat/method/detail/evict_with_copies.hpp"
 #include "remat/method/evict.hpp"
 #include "remat/method/exact.hpp"
+#include "remat/method/offload.hpp"
 #include "remat/method/twremat.hpp"
 #include "remat/schedule/check.hpp"
 #include "support/answer.hpp"
@@ -195,6 +197,35 @@ TEST_CASE("progress that is good enough stops a probe, and a limit of work does 
     CHECK_FALSE(none.found);
     CHECK(none.least == 11);
   }
+}
+
+TEST_CASE("progress that is not so decides about no budget: the answer does") {
+  for (const bool says_hopeless : {false, true}) {
+    CAPTURE(says_hopeless);
+    int stopped = 0;
+    std::int64_t best = 1001;
+    const auto probe = [&](std::int64_t budget, const run_control& run) -> budget_probe {
+      run.on_progress(says_hopeless ? progress{.best_objective = 9, .lower_bound = 8} : progress{.best_objective = 1});
+      if (run.stop.stop_requested()) {
+        ++stopped;
+        return {};
+      }
+      if (budget < 400) return {};
+      best = budget;
+      return {budget};
+    };
+    CHECK(bisect_budgets(0, 1000, {.probes = 64}, probe, 1.5).found);
+    CHECK(best <= 401);
+    CHECK(stopped == 1);  // from then on it is not heeded
+  }
+}
+
+TEST_CASE("with a link the least memory within a time is found, though without copies nothing is as fast") {
+  const problem p = test::held_to_the_end(600'000'600, 2'600'000'000);
+  const solution by_all = least_memory_for(p, 4, automatic), by_copies = least_memory_for(p, 4, offload);
+  CHECK(by_all.peak_bytes == 2'000'000'000);
+  CHECK(by_copies.peak_bytes == 2'000'000'000);
+  CHECK(by_all.time == 4);
 }
 
 TEST_CASE("bisection probes no budget below one that is proven to be too small") {

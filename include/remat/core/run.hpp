@@ -75,6 +75,15 @@ struct progress {
   std::uint64_t total = 0;                ///< units of work in all; 0 if unknown
   std::chrono::nanoseconds elapsed{};     ///< wall clock time since the start of the solve
   std::chrono::nanoseconds time_limit{};  ///< the solve's limit; the largest duration if there is none
+
+  /// Returns what a report of a solve says of another problem: the stage, the work and the time, but no objective and
+  /// no bound. Neither holds for a problem with another budget, with a link, or of which the solve's problem is a part.
+  [[nodiscard]] progress without_figures() const {
+    progress out = *this;
+    out.best_objective = progress().best_objective;
+    out.lower_bound = progress().lower_bound;
+    return out;
+  }
 };
 
 /// The control of a solve: limits, stop token, seed, threads and progress. The options of every solver have one as
@@ -98,8 +107,8 @@ struct run_control {
   /// The processes that run the independent pieces of the solve (`core/run.hpp`). Null: `threads` of this process. It
   /// must outlive the solve, and does not change the answer under a limit of work.
   remat::crew* crew = nullptr;
-  /// True of a part of another solve (`run_clock::part` and `limits` set it). If a solve is cut off, its answer is no
-  /// worse than what costs microseconds; a part leaves that to the whole.
+  /// True of a part of another solve (the parts of a `run_clock` and `limits` set it). If a solve is cut off, its
+  /// answer is no worse than what costs microseconds; a part leaves that to the whole.
   bool is_part = false;
 
   /// True if the work is limited: then it alone decides how far a solve gets.
@@ -133,8 +142,9 @@ enum class stop_reason : std::uint8_t { none, cancelled, deadline, work };
 /// The clock of one solve, or of one part of a solve: tests the limits, counts work, and reports progress at most once
 /// in `report_every`.
 ///
-/// A part has a clock of its own, which `part` makes. Its work counts in the clock that made it, too, so the work of
-/// the parts is the work of the whole, and its progress passes through that clock.
+/// A part has a clock of its own, which `part` or `part_on_other_problem` makes. Its work counts in the clock that made
+/// it, too, so the work of the parts is the work of the whole, and its progress passes through that clock: all of it if
+/// the part solves the same problem, else no objective and no bound.
 ///
 /// Not thread-safe. A solver with threads gives each thread a clock of its own (`limits`).
 ///
@@ -157,7 +167,14 @@ class run_clock {
   /// Starts the clock of a part, which gets `share` of the time and the work that are left, the same stop token, seed
   /// and threads. Its progress goes through this clock, with `stage` as the stage unless that is empty. All solvers
   /// share their limits by this rule. This clock must outlive the part's.
-  [[nodiscard]] run_clock part(double share, std::string_view stage = {}) { return run_clock(*this, share, stage); }
+  ///
+  /// Precondition: each schedule of the part is one of the whole, which takes it, and each bound holds for the whole.
+  [[nodiscard]] run_clock part(double share, std::string_view stage = {}) { return {*this, share, stage, false}; }
+  /// The same for a part that solves another problem: without the link, under another budget, of some operations, a
+  /// model of the whole; or whose word counts for nothing. Its progress passes as `progress::without_figures`.
+  [[nodiscard]] run_clock part_on_other_problem(double share, std::string_view stage = {}) {
+    return {*this, share, stage, true};
+  }
 
   /// Returns `share` of what is left of the limits, for a solver of a sub-problem. It does not report progress, since
   /// its objective is another one. The caller counts its work (`work`).
@@ -248,7 +265,7 @@ class run_clock {
     }
     if (!stage_.empty()) news.stage = stage_;
     if (!solver_.empty()) news.solver = solver_;
-    if (whole_ != nullptr) return whole_->report(news);
+    if (whole_ != nullptr) return whole_->report(is_on_other_problem_ ? news.without_figures() : news);
     const std::chrono::nanoseconds now = elapsed();
     if (reported_ && now - last_report_ < report_every) return;
     reported_ = true;
@@ -259,8 +276,12 @@ class run_clock {
   }
 
  private:
-  run_clock(run_clock& whole, double share, std::string_view stage)
-      : control_(whole.limits(share)), start_(clock::now()), stage_(stage), whole_(&whole) {
+  run_clock(run_clock& whole, double share, std::string_view stage, bool on_other_problem)
+      : control_(whole.limits(share)),
+        start_(clock::now()),
+        stage_(stage),
+        whole_(&whole),
+        is_on_other_problem_(on_other_problem) {
     if (whole.is_heard()) control_.on_progress = [this](const progress& news) { report(news); };
   }
 
@@ -275,6 +296,7 @@ class run_clock {
   std::chrono::nanoseconds last_report_{};                   // the time of the last report, since the start
   std::string_view solver_{}, stage_{};
   run_clock* whole_ = nullptr;  // the clock of which this is a part
+  bool is_on_other_problem_ = false;
   const double* best_objective_ = nullptr;
   const double* lower_bound_ = nullptr;
   bool reported_ = false, out_of_memory_ = false;

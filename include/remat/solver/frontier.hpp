@@ -146,9 +146,12 @@ struct budget_bisection {
 /// 40 % of what is left each, in intervals below the best.
 ///
 /// A solve is stopped as soon as its progress reports an objective of at most `target`, or a lower bound above it,
-/// except under a limit of work: then the work alone decides. Each probe gets an equal part of the work. Throws
-/// `bad_argument` for `probes` = 0. Cancellation: as `probe`; the deadline and the stop token are polled before each
-/// probe but the first.
+/// except under a limit of work: then the work alone decides. The answer decides about the budget, never the progress:
+/// if a solve that was stopped in this way has no answer that is good enough, and proves nothing, it is made once more
+/// without a stop, and so are all after it. Each probe gets an equal part of the work. Throws `bad_argument` for
+/// `probes` = 0. Cancellation: as `probe`; the deadline and the stop token are polled before each probe but the first.
+/// Progress comes from the solves, but its objective is the bytes of the best answer so far, its bound the least bytes
+/// that a good answer may have by proof.
 budget_bisection bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& options,
                                 const std::function<budget_probe(std::int64_t budget, const run_control& run)>& probe,
                                 double target = -std::numeric_limits<double>::infinity());

@@ -49,6 +49,7 @@ class arena_search {
         bounds_hold_(!p.link() || p.link()->latency >= rounding_time(*p.link(), alignment_)) {}
 
   [[nodiscard]] arena_solution run() {
+    clock_.watch(best_.time, best_.lower_bound);
     for (std::optional<std::int64_t> budget = max_arena_; budget;) {
       attempt(*budget, next_share());
       budget = is_done() ? std::nullopt : next_budget();
@@ -88,7 +89,7 @@ class arena_search {
 
   /// Solves within `budget` for the peak, packs the schedule, and notes the result.
   void attempt(std::int64_t budget, double share) {
-    run_clock part = clock_.part(share);
+    run_clock part = clock_.part_on_other_problem(share);
     run_control limits = part.control();
     limits.is_part = options_.run.is_part;  // each is a solve by itself
     solution answer = solve_(rounded_.with_budget(budget), limits);

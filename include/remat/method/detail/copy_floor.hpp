@@ -20,13 +20,12 @@ namespace REMAT_NAMESPACE::detail {
 inline constexpr double floor_share = 0.15;
 
 /// The bound on schedules with copies, within `share` of what is left of the limits.
-[[nodiscard]] inline offload_bound_result floor_within(const problem& p, run_clock& clock, double share,
+[[nodiscard]] inline offload_bound_result floor_within(const problem& p, const run_clock& clock, double share,
                                                        std::uint32_t branch_nodes, bool want_choice = true) {
-  run_clock part = clock.part(share, "bound");
   offload_bound_options proving;
   proving.want_choice = want_choice;
   proving.branch_nodes = branch_nodes;
-  proving.run = part.control();
+  proving.run = clock.limits(share);
   return offload_bound(p, proving);
 }
 

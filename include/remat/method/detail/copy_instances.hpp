@@ -94,7 +94,7 @@ class split_instances {
   /// Solves one instance within its share of what is left of the limits.
   void solve(const copy_operations& split, const std::vector<float>& factor, double share) {
     if (clock_.should_stop() || best_.is_within(0)) return;
-    run_clock part = clock_.part(share, solver_);
+    run_clock part = clock_.part_on_other_problem(share, solver_);
     const double before = best_.time;
     solution s = solve_within_memory(part, [&] { return method_(split.instance, part.control()); });
     part.work(s.statistics.work);

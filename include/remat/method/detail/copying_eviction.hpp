@@ -187,7 +187,7 @@ inline void run_copying_eviction(const problem& p, const offload_bound_result& f
   evict_options alone = options;
   alone.random_passes = 0;
   alone.insist = false;  // where no pass fits, copies do more than the slower ways
-  const solution s = solve_part(clock, share_alone, evict, p.without_link(), std::move(alone));
+  const solution s = solve_other_problem(clock, share_alone, evict, p.without_link(), std::move(alone));
   if (s.plan) placement.place(computes_of(*s.plan), {}, by);
   copying_eviction(p, floor, factor_to_keep(p, options.keep), clock, best, placement, by).run(options.random_passes);
 }

@@ -105,16 +105,32 @@ void take_part(solution& best, solution& s, Take&& take) {
   throw std::bad_alloc();
 }
 
-/// Runs a solver as a part of a solve, within `share` of what is left of the limits of `clock`. Its work counts there,
-/// and its progress passes through, with its name as the stage. If memory runs out, see `solve_within_memory`.
+/// Runs a solver within the limits of `part`, the clock of a part. Its work counts there. If memory runs out, see
+/// `solve_within_memory`.
 template <class Solver>
-[[nodiscard]] solution solve_part(run_clock& clock, double share, const Solver& solver, const problem& p,
-                                  typename Solver::options_type options) {
-  run_clock part = clock.part(share, Solver::name);
+[[nodiscard]] solution solve_within(run_clock& part, const Solver& solver, const problem& p,
+                                    typename Solver::options_type options) {
   options.run = part.control();
   solution s = solve_within_memory(part, [&] { return solver(p, options); });
   part.work(s.statistics.work);
   return s;
+}
+
+/// Runs a solver as a part of a solve of the same problem, within `share` of what is left of the limits of `clock`. Its
+/// work counts there, and its progress passes through, with its name as the stage. The whole takes its schedule.
+template <class Solver>
+[[nodiscard]] solution solve_part(run_clock& clock, double share, const Solver& solver, const problem& p,
+                                  typename Solver::options_type options) {
+  run_clock part = clock.part(share, Solver::name);
+  return solve_within(part, solver, p, std::move(options));
+}
+
+/// The same for a problem that is not that of the whole: `run_clock::part_on_other_problem`.
+template <class Solver>
+[[nodiscard]] solution solve_other_problem(run_clock& clock, double share, const Solver& solver, const problem& other,
+                                           typename Solver::options_type options) {
+  run_clock part = clock.part_on_other_problem(share, Solver::name);
+  return solve_within(part, solver, other, std::move(options));
 }
 
 /// Takes what a part has proven into the answer of the whole: its lower bound, and that nothing fits.

@@ -313,9 +313,10 @@ class portfolio_solve {
 
   /// The answer of a part of the user's; an `error` if it throws. An exception of the progress callback is no failure
   /// of the part, and leaves the solve.
-  [[nodiscard]] solution solve_extra(const problem& p, const automatic_part& part, const run_clock& clock) {
+  [[nodiscard]] solution solve_extra(const problem& p, const automatic_part& part, run_clock& clock) {
     foreign_call call;
-    run_control control = clock.control();
+    const run_clock own = clock.part_on_other_problem(1);  // its word counts for nothing: only its schedule does
+    run_control control = own.control();
     control.on_progress = call.watched(control.on_progress);
     solution answer;
     const std::optional<std::string> failure = call.run([&] { answer = part.solve(p, control); });
@@ -409,7 +410,7 @@ class frontier_search {
 
   /// Runs a piece of solve `i`, and hands what it finds to the others.
   void take_on(std::size_t i, double share, void (portfolio_solve::*piece)(run_clock&)) {
-    run_clock part = clock_.part(share);
+    run_clock part = clock_.part_on_other_problem(share);
     (*solves_[i].search.*piece)(part);
     solves_[i].seconds += part.seconds();
     solves_[i].work += part.work_done();
@@ -478,13 +479,14 @@ class link_solve {
   static constexpr std::string_view whole = "auto/offload";
 
   void recompute_alone(run_clock& clock, solution& best) {
-    run_clock first = clock.part(link_shares::opening_alone);
+    run_clock first = clock.part_on_other_problem(link_shares::opening_alone);
     automatic_options recomputing = options_;
     recomputing.gap = std::max(options_.gap, 0.002);  // where copies help at all, they gain more
     portfolio_solve all(p_.without_link(), recomputing, make_way_cache(), backend_);
     all.open(first);
     const bool is_poor = all.best().plan && !all.best().is_within(link_shares::good_start);
-    run_clock others = clock.part(is_poor ? link_shares::alone_poor_start : link_shares::alone_good_start);
+    run_clock others =
+        clock.part_on_other_problem(is_poor ? link_shares::alone_poor_start : link_shares::alone_good_start);
     all.go_on(others);
     solution s = all.finish(others);
     failures_ = all.failures();
@@ -534,7 +536,7 @@ REMAT_INLINE std::vector<solution> find_frontier(std::optional<mip_backend_ref> 
     run_clock clock(run, automatic_solver::name);
     std::vector<solution> answers;
     for (std::size_t i = 0; i < budgets.size(); ++i) {
-      run_clock part = clock.part(1.0 / static_cast<double>(budgets.size() - i));
+      run_clock part = clock.part_on_other_problem(1.0 / static_cast<double>(budgets.size() - i));
       const problem q = p.with_budget(budgets[i]);
       answers.push_back(link_solve(backend, q, solving).run(part.control()));
       part.work(answers.back().statistics.work);

@@ -151,7 +151,8 @@ class candidate_search {
     evict_options evicting;
     evicting.insist = insist;
     evicting.keep = std::move(keep_resident);
-    solution s = solve_part(part, link_shares::one_candidate, evict, c.instance->instance, std::move(evicting));
+    solution s =
+        solve_other_problem(part, link_shares::one_candidate, evict, c.instance->instance, std::move(evicting));
     if (!s.plan) return;
     try_schedule(c, *s.plan, evict_solver::name);
     c.starts.push_back(std::move(*s.plan));
@@ -190,7 +191,7 @@ class candidate_search {
     refined_options refining;
     refining.starts = c.starts;
     refining.gap = 0;
-    run_clock part = whole.part(share, refined_solver::name);
+    run_clock part = whole.part_on_other_problem(share, refined_solver::name);
     refining.run = part.limits();
     refining.run.seed += round;
     solution s = solve_within_memory(part, [&] { return refined(c.instance->instance, refining); });

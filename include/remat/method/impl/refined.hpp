@@ -31,7 +31,7 @@ inline constexpr std::size_t num_starts = 4;  // the search's starts
     refined_options alone = options;
     for (const auto& [time, state] : s.states.entries())
       alone.starts.push_back(schedule_computes(s.instance, state.computes));
-    const solution found = solve_part(clock, 1, refined, s.instance.without_link(), std::move(alone));
+    const solution found = solve_other_problem(clock, 1, refined, s.instance.without_link(), std::move(alone));
     if (found.plan)
       copy_placement(s.instance, clock, best, s.whole, s.states).place(computes_of(*found.plan), {}, "alone");
   });

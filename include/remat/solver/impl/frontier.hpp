@@ -127,7 +127,7 @@ REMAT_INLINE std::vector<solution> frontier_by(const problem& p, std::span<const
       });
   for (const std::size_t k : points) (void)p.with_budget(budgets[k]);  // throws before any is solved
   run_control control = run;
-  if (run.on_progress) control.on_progress = [&](const progress& news) { clock.report(news); };
+  if (run.on_progress) control.on_progress = [&](const progress& news) { clock.report(news.without_figures()); };
   run_pieces(pieces, control);
 
   const auto is_better = [](const solution& before, const solution& now) {
@@ -181,6 +181,7 @@ bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& opt
   int below_best = 0;
   std::size_t round = 0;
   bool has_failed = true;  // a probe of this round
+  bool heeds_progress = !counted;
   for (std::uint32_t i = 0; i < options.probes && least <= high; ++i) {
     if (i != 0 && clock.should_stop()) break;
     low = std::max(low, least);
@@ -196,18 +197,35 @@ bisect_budgets(std::int64_t low, std::int64_t high, const trade_off_options& opt
     if (is_below) ++below_best;
     const std::int64_t budget = i == 0 ? high : is_below ? high - high / 25 * below_best : low + (high - low) / 2;
 
-    run_control part = clock.limits(i == 0 ? first_share : rounds[round].share);
-    part.work_limit = share_of(run.work_limit, 1.0 / options.probes);
-    part.is_part = run.is_part;  // each is a solve by itself
-    std::stop_source stop;
-    const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
-    part.stop = stop.get_token();
-    part.on_progress = [&](const progress& news) {
-      if (run.on_progress) run.on_progress(news);
-      const bool is_decided = news.best_objective <= target || (std::isfinite(target) && news.lower_bound > target);
-      if (!counted && is_decided) stop.request_stop();
+    bool is_cut_short = false;
+    const auto ask = [&] {
+      run_control part = clock.limits(i == 0 ? first_share : rounds[round].share);
+      part.work_limit = share_of(run.work_limit, 1.0 / options.probes);
+      part.is_part = run.is_part;  // each is a solve by itself
+      std::stop_source stop;
+      const std::stop_callback pass_on(run.stop, [&] { stop.request_stop(); });
+      part.stop = stop.get_token();
+      part.on_progress = [&](const progress& news) {
+        if (run.on_progress) {
+          progress in_bytes = news.without_figures();
+          if (out.found) in_bytes.best_objective = static_cast<double>(high + 1);
+          in_bytes.lower_bound = static_cast<double>(least);
+          run.on_progress(in_bytes);
+        }
+        const bool seems_good = news.best_objective <= target;
+        const bool seems_hopeless = std::isfinite(target) && news.lower_bound > target;
+        if (!heeds_progress || !(seems_good || seems_hopeless)) return;
+        is_cut_short = true;
+        stop.request_stop();
+      };
+      return probe(budget, part);
     };
-    const budget_probe found = probe(budget, part);
+    budget_probe found = ask();
+    // Progress spares time, but decides nothing: if the answer does not say the same, it is not heeded any more.
+    if (is_cut_short && !found.bytes && !found.proves_none && !run.stop.stop_requested()) {
+      heeds_progress = false;
+      found = ask();
+    }
     if (found.bytes) {
       high = std::min(budget, *found.bytes) - 1;
       if (is_below) low = least;

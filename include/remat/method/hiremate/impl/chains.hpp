@@ -150,7 +150,7 @@ class hierarchy_chains {
       }
       spent += group.fresh.effort;
       {
-        run_clock part = clock.part(ways_share);
+        run_clock part = clock.part_on_other_problem(ways_share);
         find_ways(group, part);
       }
       for (const std::size_t i : group.chains) {

@@ -108,7 +108,7 @@ class group_ways {
         left_out_.levels += depth;
         break;
       }
-      run_clock part = clock.part(1.0 / depth);
+      run_clock part = clock.part_on_other_problem(1.0 / depth);
       solve(depth, part);
     }
   }
@@ -315,7 +315,8 @@ class search {
       c.own.set("chains_alone", true);
       return;
     }
-    run_clock part = clock_.part((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share, "sub-graphs");
+    run_clock part =
+        clock_.part_on_other_problem((uses(hiremate_top::search_level) ? 0.33 : 0.6) * share, "sub-graphs");
     group_ways groups(p_, c.hierarchy, groups_, options_.level_ways, part, left_out_);
     if (clock_.should_stop()) return;  // a level of very many children takes seconds to set up
 
@@ -334,7 +335,7 @@ class search {
 
   void search_top(candidate& c, top_level& top, double share) {
     const level_builder builder(p_.graph(), top.children);
-    run_clock part = clock_.part(0.33 * share, "top level");
+    run_clock part = clock_.part_on_other_problem(0.33 * share, "top level");
     level_search_result found = search_level(
         builder, top.children, p_, part, {},
         [&](std::span<const level_problem::choice> choices) { return schedule_computes(p_, builder.expand(choices)); });
@@ -363,7 +364,7 @@ class search {
     solving.max_columns = options_.max_columns;
     solving.nodes = options_.nodes;
     solving.gap = options_.gap;
-    run_clock part = clock_.part(share, "integer program");
+    run_clock part = clock_.part_on_other_problem(share, "integer program");
     solving.run = part.control();
     const double columns = std::min(options_.max_columns, level_model::size_estimate(builder.level()));
     if (!pays_for_program(solving.run, columns)) {

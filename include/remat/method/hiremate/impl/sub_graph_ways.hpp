@@ -206,7 +206,7 @@ class finder {
     for (std::uint32_t c = 0; c < count; ++c) prepare(c);
     std::size_t left = by_method_.size();
     for (const auto& [method, classes] : by_method_) {
-      run_clock part = clock_.part(1.0 / static_cast<double>(left--));
+      run_clock part = clock_.part_on_other_problem(1.0 / static_cast<double>(left--));
       if (method == sub_method::rotor)
         by_chain(classes, part);
       else
@@ -296,7 +296,7 @@ class finder {
     for (const std::uint32_t c : classes) operations += of_class(c).sub_graph.operations.size();
     for (const std::uint32_t c : classes) {
       const std::size_t mine = of_class(c).sub_graph.operations.size();
-      run_clock part = clock.part(static_cast<double>(mine) / static_cast<double>(operations));
+      run_clock part = clock.part_on_other_problem(static_cast<double>(mine) / static_cast<double>(operations));
       operations -= mine;
       sub_graph_chain_search search;
       search.max_ways = search_.max_ways;
@@ -398,7 +398,7 @@ class finder {
     searching.prices = 4;
     searching.rounds = 0;
     searching.escalate = false;
-    run_clock part = clock.part(0.25);
+    run_clock part = clock.part_on_other_problem(0.25);
     level_search_result found =
         search_level(level.builder(), children, level.flat(), part, searching,
                      [&](std::span<const level_problem::choice> choices) { return level.expand(choices); });

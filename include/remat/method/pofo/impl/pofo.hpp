@@ -96,7 +96,7 @@ class chain_copies {
 
   /// Takes the answer of `rotor`, which makes no copies. Its bound does not hold for schedules with copies.
   void recompute_alone() {
-    solution s = solve_part(clock_, rotor_share, rotor, p_.without_link(), options_of_rotor(options_));
+    solution s = solve_other_problem(clock_, rotor_share, rotor, p_.without_link(), options_of_rotor(options_));
     if (s.plan) {
       of_best_.set("rotor_time", s.time);
       take_part(best_, s, [&] { accept(p_, best_, *s.plan, by_part(pofo_solver::name, rotor_solver::name)); });

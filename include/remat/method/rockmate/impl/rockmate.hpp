@@ -207,7 +207,7 @@ class chain_search {
       all.insert(all.end(), blocks.sub_graphs.begin(), blocks.sub_graphs.end());
     const way_search search = searching();
     const way_table table = [&] {
-      run_clock part = clock_.part(ways_share);
+      run_clock part = clock_.part_on_other_problem(ways_share);
       return detail::find_ways(all, search, portable_sub_solvers{}, part);
     }();
     blocks_ += all.size();

@@ -192,6 +192,11 @@ TEST_CASE("least time and infeasibility are seen at once") {
     check_valid(within(p, 1.0), all);
     CHECK(all.statistics.seconds < 10);
     const solution none = automatic(p.with_budget(1), limited(60s, threads));
+  // A closed form of ten million steps, for which the limits pay.
+  const remat::chain_problem narrow(remat::test::adjoint_chain(50'000), 6);
+  const remat::chain_solution s = remat::automatic(narrow, {.run = {.work_limit = 20'000'000}});
+  REQUIRE(s.has_schedule());
+  CHECK(s.time <= remat::revolve(narrow).time);
     CHECK(none.status == solve_status::infeasible);
     CHECK(!none.plan);
     CHECK(!none.message.empty());

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
@@ -114,6 +115,26 @@ TEST_CASE("a schedule that is too long is left out: a chain of 20,000 steps with
   chain_solution s;
   CHECK_FALSE(take_closed_form(p, s));
   CHECK(take_closed_form(p.with_budget(6), s));  // one more checkpoint
+}
+
+TEST_CASE("a longer schedule is made if the rest of the limits pays for it, and counts as work") {
+  const chain_problem p = uniform(50'000, 6);
+  const std::uint64_t steps = revolve_advances(50'000, 1) + 2 * 50'000;
+  chain_solution s;
+  CHECK_FALSE(take_closed_form(p, s));
+  run_clock free({}), little({.work_limit = 1000}), late({.time_limit = std::chrono::nanoseconds(0)});
+  for (run_clock* clock : {&free, &little, &late}) CHECK_FALSE(take_closed_form(p, s, clock));
+  run_clock much({.time_limit = std::chrono::hours(1), .work_limit = steps});
+  REQUIRE(take_closed_form(p, s, &much));
+  CHECK(s.statistics.recomputes == revolve_advances(50'000, 1));
+  CHECK(much.work_done() > 0);
+  CHECK(much.work_done() < steps);
+  const problem q(chain_graph(p.stages()), measured_cost{}, 6);
+  solution g;
+  CHECK_FALSE(take_closed_form(q, g, "mine"));
+  // A chain that is cut off after a time that nobody could write the schedule in.
+  run_clock short_time({.time_limit = std::chrono::milliseconds(20)});
+  CHECK_FALSE(take_closed_form(q, g, "mine", &short_time));
 }
 
 TEST_CASE("a method that is cut off has the closed form, and one that is not has what it found") {

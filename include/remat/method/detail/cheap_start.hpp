@@ -46,11 +46,14 @@ std::optional<std::uint32_t> find_slots(slot_range range, const Fits& fits);
 /// Offers the schedule of `revolve`, with the largest number of slots that `find_slots` finds, to `best`. Returns true
 /// if it was taken. Polls nothing: O(log L) schedules, which take microseconds to milliseconds. Gives up when they have
 /// 2²² steps and 64 for each stage together, with what has been found.
-bool take_closed_form(const chain_problem& p, chain_solution& best);
+///
+/// `clock`: of a solve under limits; then there may be more, as many as the rest of the limits pays for, at most 2²⁶,
+/// and these count as work.
+bool take_closed_form(const chain_problem& p, chain_solution& best, run_clock* clock = nullptr);
 
 /// The same for a graph whose forward line is a chain of operations (`operation_chain`), with 16 steps for each stage;
 /// nothing for others. `by` names the schedule.
-bool take_closed_form(const problem& p, solution& best, std::string_view by);
+bool take_closed_form(const problem& p, solution& best, std::string_view by, run_clock* clock = nullptr);
 
 /// The end of a solve that was `stopped` early: offers `best` the listed order, if there is no schedule yet, and the
 /// closed form (`take_closed_form`), as the parts "SOLVER/no_remat" and "SOLVER/revolve". So no solve that is cut off

@@ -137,17 +137,17 @@ class portfolio_solve {
   }
 
   /// The closed form of a chain, before anything that may be cut off.
-  void begin_with_closed_form() {
+  void begin_with_closed_form(run_clock& clock) {
     const run_clock own({});
     solution s;
-    if (!take_closed_form(pool_.instance(), s, revolve_solver::name)) return;
+    if (!take_closed_form(pool_.instance(), s, revolve_solver::name, &clock)) return;
     s.statistics.seconds = own.seconds();
     pool_.put(s);
     record(revolve_solver::name, s);
   }
 
   void run_first_parts(run_clock& clock) {
-    begin_with_closed_form();
+    begin_with_closed_form(clock);
     stopped_ = clock.poll();
     // Each part has a share of what the parts before it left of the limits; most end long before.
     if (stopped_ != stop_reason::none || pool_.prove(clock.limits(first_shares::bound))) return;

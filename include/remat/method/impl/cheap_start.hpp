@@ -4,6 +4,7 @@
 #include "remat/method/detail/cheap_start.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -34,21 +35,34 @@ namespace cheap_start {
 /// The steps that all schedules of one search for a closed form may have together.
 class effort {
  public:
-  /// An effort with `for_each_stage` more for each stage of the chain.
-  effort(std::uint32_t length, std::uint64_t for_each_stage)
-      : length_(length), left_((std::uint64_t{1} << 22) + for_each_stage * length) {}
+  /// An effort with `for_each_stage` more for each stage of the chain, and, under limits, with the steps that the rest
+  /// of the limits of `clock` pays for, if each takes `of_step`. Null: none beside.
+  effort(std::uint32_t length, std::uint64_t for_each_stage, std::chrono::nanoseconds of_step, run_clock* clock)
+      : length_(length), free_((std::uint64_t{1} << 22) + for_each_stage * length), left_(free_), clock_(clock) {
+    if (clock == nullptr || !clock->control().is_limited()) return;
+    std::uint64_t paid = std::min(most_paid, clock->work_left() / work_of::visit);
+    if (clock->control().has_time_limit()) paid = std::min(paid, static_cast<std::uint64_t>(clock->left() / of_step));
+    left_ += paid;
+  }
 
   /// Counts the schedule for so many slots. False if that is too much; then everything is from now on.
   [[nodiscard]] bool spend(std::uint32_t slots) {
     const std::uint64_t steps = binomial::advances(length_, slots) + 2 * std::uint64_t{length_};
     const bool enough = steps <= left_;
     left_ = enough ? left_ - steps : 0;
-    return enough;
+    if (!enough) return false;
+    const std::uint64_t of_free = std::min(free_, steps);
+    free_ -= of_free;
+    if (clock_ != nullptr) clock_->work((steps - of_free) * work_of::visit);
+    return true;
   }
 
  private:
+  static constexpr std::uint64_t most_paid = std::uint64_t{1} << 26;  // steps; a schedule of so many is half a gigabyte
+
   std::uint32_t length_;
-  std::uint64_t left_;
+  std::uint64_t free_, left_;
+  run_clock* clock_;
 };
 
 }  // namespace cheap_start
@@ -95,11 +109,11 @@ REMAT_INLINE slot_range estimate_slots(const problem& p, const operation_chain& 
   return {cheap_start::count_fitting(kept, p.budget() - turn), cheap_start::count_fitting(kept, p.budget())};
 }
 
-REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best) {
+REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best, run_clock* clock) {
   const std::optional<std::uint32_t> most = most_slots(p);
   if (!most) return false;
   const auto length = static_cast<std::uint32_t>(p.stages().length());
-  cheap_start::effort effort(length, 64);
+  cheap_start::effort effort(length, 64, std::chrono::nanoseconds(15), clock);
   chain_solution found;
   find_slots({*most, *most}, [&](std::uint32_t slots) {
     chain_solution one;
@@ -110,12 +124,12 @@ REMAT_INLINE bool take_closed_form(const chain_problem& p, chain_solution& best)
   return keep_if_better(best, std::move(found));
 }
 
-REMAT_INLINE bool take_closed_form(const problem& p, solution& best, std::string_view by) {
+REMAT_INLINE bool take_closed_form(const problem& p, solution& best, std::string_view by, run_clock* clock) {
   if (p.link()) return false;
   const flat_graph& g = p.graph();
   const std::optional<operation_chain> chain = operation_chain::find(g);
   if (!chain) return false;
-  cheap_start::effort effort(chain->length(), 16);  // steps of some 0.2 µs each
+  cheap_start::effort effort(chain->length(), 16, std::chrono::nanoseconds(200), clock);
   solution found;
   find_slots(estimate_slots(p, *chain), [&](std::uint32_t slots) {
     if (!effort.spend(slots)) return false;

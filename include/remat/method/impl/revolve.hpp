@@ -64,7 +64,7 @@ REMAT_INLINE solution revolve_solver::operator()(const problem& p, const revolve
   require_valid_options(name, options);
   return detail::solve_by_own_method(
       p, name, options.run, improvement{}, {}, [&](run_clock& clock, solution& best) -> detail::method_end {
-        const bool is_chain = detail::take_closed_form(p, best, name);
+        const bool is_chain = detail::take_closed_form(p, best, name, &clock);
         for (const detail::forward_line& line : detail::find_forward_lines(p.graph())) {
           if (is_chain && line.operations.size() > options.max_stages) continue;  // coarser stages take longer
           for (const detail::cut_list& cuts : cut_levels(line, options.max_stages - std::size_t{1})) {

@@ -86,7 +86,7 @@ class chain_search {
       const auto length = static_cast<std::uint32_t>(p_.stages().length());
       if (!slots || start_->statistics.recomputes <= binomial::advances(length, *slots)) return *start_;
     }
-    take_closed_form(p_, *start_);
+    take_closed_form(p_, *start_, &clock_);
     if (!is_equal) begin_layers(*start_);
     return *start_;
   }

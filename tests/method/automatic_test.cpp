@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <stdexcept>
 #include <stop_token>
@@ -20,6 +21,7 @@
 #include "remat/io/json.hpp"
 #include "remat/method/chen.hpp"
 #include "remat/method/evict.hpp"
+#include "remat/method/exact.hpp"
 #include "remat/method/no_remat.hpp"
 #include "remat/method/refined.hpp"
 #include "remat/method/revolve.hpp"
@@ -110,6 +112,29 @@ TEST_CASE("it is never behind one of its parts") {
       }
 }
 
+TEST_CASE("on small graphs it has what refined and exact find with the same work") {
+  const auto load = [](const char* name, std::int64_t budget) {
+    const std::string file = std::string(REMAT_TEST_DATA "/tight/") + name + ".json";
+    return problem(read_training_graph(std::filesystem::path(file)), flops_cost{}, budget);
+  };
+  // Near the least memory, what `evict` finds depends on its random numbers.
+  const problem tight = load("unet-49", 15);
+  for (const std::uint64_t seed : {0U, 2U}) {
+    CAPTURE(seed);
+    run_control run{.work_limit = 1'000'000, .seed = seed};
+    const solution s = automatic(tight, {.run = run});
+    check_valid(tight, s);
+    CHECK(s.time < 6928);
+  }
+  // The search of `exact` ends within this work, also if it knows the bounds of other parts.
+  const problem p = load("unet-39", 827'850'863);
+  const run_control run{.work_limit = 1'000'000};
+  const solution proven = exact(p, {.run = run}), s = automatic(p, {.run = run});
+  REQUIRE(proven.status == solve_status::optimal);
+  check_valid(p, s);
+  CHECK(is_within_gap(s.time, proven.time, 1e-9));
+}
+
 TEST_CASE("on a chain it is never worse than the closed form, whatever ends it") {
   for (const std::size_t length : {60U, 1000U}) {
     const problem whole(chain_graph(test::adjoint_chain(length)), measured_cost{});
@@ -167,6 +192,11 @@ TEST_CASE("chains: never behind revolve, whatever ends it, and ahead on long one
       CHECK(s.statistics.recomputes < formula);
       CHECK(s.time <= 1.05 * repetition_bound(p));
     }
+  // A closed form of ten million steps, for which the limits pay.
+  const remat::chain_problem narrow(remat::test::adjoint_chain(50'000), 6);
+  const remat::chain_solution s = remat::automatic(narrow, {.run = {.work_limit = 20'000'000}});
+  REQUIRE(s.has_schedule());
+  CHECK(s.time <= remat::revolve(narrow).time);
   const remat::chain_problem p(remat::test::random_chain(5, 12));
   for (const double part : {0.5, 0.7, 0.9}) {
     const remat::chain_problem within = p.with_budget_fraction(part);
@@ -192,11 +222,6 @@ TEST_CASE("least time and infeasibility are seen at once") {
     check_valid(within(p, 1.0), all);
     CHECK(all.statistics.seconds < 10);
     const solution none = automatic(p.with_budget(1), limited(60s, threads));
-  // A closed form of ten million steps, for which the limits pay.
-  const remat::chain_problem narrow(remat::test::adjoint_chain(50'000), 6);
-  const remat::chain_solution s = remat::automatic(narrow, {.run = {.work_limit = 20'000'000}});
-  REQUIRE(s.has_schedule());
-  CHECK(s.time <= remat::revolve(narrow).time);
     CHECK(none.status == solve_status::infeasible);
     CHECK(!none.plan);
     CHECK(!none.message.empty());

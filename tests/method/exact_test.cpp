@@ -286,3 +286,13 @@ TEST_CASE("nothing to do, and no budget") {
   CHECK(s.status == solve_status::optimal);
   CHECK(s.time == doctest::Approx(free.graph().needed_time).epsilon(1e-12));
 }
+
+TEST_CASE("a bound that is known before makes the search no longer") {
+  const problem p(read_training_graph(std::filesystem::path(REMAT_TEST_DATA "/tight/unet-39.json")), flops_cost{},
+                  827'850'863);
+  const solution alone = exact(p), told = exact(p.with_known_bound(1128));
+  REQUIRE(alone.status == solve_status::optimal);
+  CHECK(told.status == solve_status::optimal);
+  CHECK(told.time == alone.time);
+  CHECK(told.statistics.work <= alone.statistics.work + alone.statistics.work / 20);
+}

@@ -63,8 +63,9 @@ struct automatic_options {
 /// fits, or, on at most 10,000 operations, that of `chen_sqrt`.
 ///
 /// Then come a proven bound, `no_remat` and `evict`. If these have no schedule: `twremat`, `no_remat` in the order of
-/// least peak, `chen_greedy`, `chen_sqrt` and `revolve`, and if none of them has one, `evict` and `twremat` once more
-/// with larger shares. Then `refined` begins with all schedules found: a better bound, eviction, a short refinement.
+/// least peak, `chen_greedy`, `chen_sqrt` and `revolve`, and if none of them has one, `evict` with other random numbers
+/// up to sixteen times, and `twremat` once more with a larger share. Then `refined` begins with all schedules found: a
+/// better bound, eviction, a short refinement.
 ///
 /// If that leaves a gap, the other parts race for what is left of the limits: those of `refined`, those named above
 /// that have not run yet, `rotor` and `rockmate` with `retain`, `hiremate` with small integer programs, and

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <span>
 #include <string>
@@ -106,11 +107,12 @@ void take_part(solution& best, solution& s, Take&& take) {
 }
 
 /// Runs a solver within the limits of `part`, the clock of a part. Its work counts there. If memory runs out, see
-/// `solve_within_memory`.
+/// `solve_within_memory`. `more_seed` is added to the seed.
 template <class Solver>
 [[nodiscard]] solution solve_within(run_clock& part, const Solver& solver, const problem& p,
-                                    typename Solver::options_type options) {
+                                    typename Solver::options_type options, std::uint64_t more_seed = 0) {
   options.run = part.control();
+  options.run.seed += more_seed;
   solution s = solve_within_memory(part, [&] { return solver(p, options); });
   part.work(s.statistics.work);
   return s;
@@ -120,9 +122,9 @@ template <class Solver>
 /// work counts there, and its progress passes through, with its name as the stage. The whole takes its schedule.
 template <class Solver>
 [[nodiscard]] solution solve_part(run_clock& clock, double share, const Solver& solver, const problem& p,
-                                  typename Solver::options_type options) {
+                                  typename Solver::options_type options, std::uint64_t more_seed = 0) {
   run_clock part = clock.part(share, Solver::name);
-  return solve_within(part, solver, p, std::move(options));
+  return solve_within(part, solver, p, std::move(options), more_seed);
 }
 
 /// The same for a problem that is not that of the whole: `run_clock::part_on_other_problem`.

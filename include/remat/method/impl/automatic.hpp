@@ -175,16 +175,30 @@ class portfolio_solve {
     return size() > graph_sizes::quick_eviction || is_far;
   }
 
-  /// The parts that end by themselves, until one has a schedule. If their shares were too small, as on a machine with
-  /// much else to do, the likeliest ones get more.
+  /// The parts that end by themselves, until one has a schedule. If none has, the likeliest ones go on: `evict` under
+  /// random preferences, and `twremat` with a larger share.
   void find_any_plan(run_clock& clock) {
     run_part(clock, first_shares::twremat, twremat);
     run_part(clock, first_shares::reordered, no_remat, {.reorder = true});
     run_part(clock, first_shares::closed_form, chen_greedy);
     run_part(clock, first_shares::closed_form, chen_sqrt);
     run_part(clock, first_shares::closed_form, revolve);
-    if (!best().plan) run_part(clock, first_shares::second_try, evict);
+    if (!best().plan) evict_at_random(clock);
     if (!best().plan) run_part(clock, first_shares::second_try, twremat);
+  }
+
+  /// Tries of `evict` with other random numbers each, until one has a schedule: one try costs little, and whether it
+  /// finds one of a tight budget depends on these numbers.
+  void evict_at_random(run_clock& clock) {
+    constexpr std::uint64_t most_tries = 16;
+    run_clock all = clock.part(first_shares::second_try, evict_solver::name);
+    for (std::uint64_t i = 0; i < most_tries && !best().plan && !all.should_stop(); ++i) {
+      evict_options trying;
+      trying.random_passes = 1;  // other orders, too
+      solution s = solve_part(all, 1, evict, pool_.instance(), std::move(trying), i);
+      pool_.put(s);
+      record(evict_solver::name, s);
+    }
   }
 
   void run_last_parts(run_clock& clock) {

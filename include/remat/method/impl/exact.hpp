@@ -62,13 +62,13 @@ class backward_search : public search_end {
   }
 
   /// Searches until it finds the least time below the incumbent's, proves that none exists, or reaches a limit.
-  /// `at_least` is a proven lower bound of the whole problem.
+  /// `at_least` is a proven lower bound of the whole problem. It is not the bound of any state: all below it would come
+  /// in no order, many of them several times.
   stop_reason run(run_clock& clock, double at_least) {
     state_.assign(sets().key_words(), 0);
     for (const std::uint32_t t : s_.final_outputs) sets().open_writes(state_, t);
     sets().open_effects(state_);
     const double least = sets().closure_time(sets().close(state_, closure_));
-    at_least_ = at_least;
     bound_ = std::max(at_least, least);
     all_.begin(state_, least);
     while (const std::optional<backward_states::entry> top = all_.next()) {
@@ -163,7 +163,6 @@ class backward_search : public search_end {
     std::uint32_t alone = 0;
     for (const auto& [value, a] : found)
       if (anchors_[a].kept != nullptr || ++alone <= max_alone) tried_.push_back(a);
-    bound = std::max(bound, at_least_);
     return true;
   }
 
@@ -264,7 +263,7 @@ class backward_search : public search_end {
   std::size_t terms_ = 0;                 // the number of terms in the chain's bounds
   std::vector<closure_record> closures_;  // the closures, by number
   std::size_t next_look_ = 0;             // states
-  double at_least_ = 0, last_bound_ = 0;
+  double last_bound_ = 0;
   std::uint64_t cuts_ = 0;
 };
 

@@ -52,14 +52,15 @@ struct opening_shares {
 /// Shares of what is left of the limits for what `auto` runs one after the other, before its parts race. Most end long
 /// before that.
 struct first_shares {
-  static constexpr double bound = 0.06;           ///< the bound of its own
-  static constexpr double listed_order = 0.02;    ///< `no_remat`
-  static constexpr double eviction = 0.25;        ///< `evict`, if there is a schedule
-  static constexpr double first_schedule = 0.5;   ///< `evict`, if there is none; less is too little on large graphs
-  static constexpr double twremat = 0.07;         ///< `twremat`, if `evict` has found none
-  static constexpr double reordered = 0.03;       ///< `no_remat` in another order
-  static constexpr double closed_form = 0.02;     ///< each of `chen_greedy`, `chen_sqrt` and `revolve`
-  static constexpr double second_try = 0.4;       ///< `evict` and `twremat` again, as on a machine with much else to do
+  static constexpr double bound = 0.06;          ///< the bound of its own
+  static constexpr double listed_order = 0.02;   ///< `no_remat`
+  static constexpr double eviction = 0.25;       ///< `evict`, if there is a schedule
+  static constexpr double first_schedule = 0.5;  ///< `evict`, if there is none; less is too little on large graphs
+  static constexpr double twremat = 0.07;        ///< `twremat`, if `evict` has found none
+  static constexpr double reordered = 0.03;      ///< `no_remat` in another order
+  static constexpr double closed_form = 0.02;    ///< each of `chen_greedy`, `chen_sqrt` and `revolve`
+  static constexpr double second_try =
+      0.4;  ///< `evict` at random, and `twremat` again, if nothing has found a schedule
   static constexpr double refinement = 0.15;      ///< the opening of `refined`
   static constexpr double long_refinement = 0.6;  ///< the same where the other parts do little: see `opens_long`
 };

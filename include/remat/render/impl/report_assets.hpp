@@ -68,7 +68,7 @@ td { font-variant-numeric: tabular-nums; }
 thead .n { white-space: normal; }
 .name { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-weight: 400; font-size: 0.8125rem;
   overflow-wrap: anywhere; min-width: 8rem; }
-.pairs thead tr:first-child .n { border-bottom: 0; padding-bottom: 0; }
+.pairs thead [colspan] { border-bottom: 0; padding-bottom: 0; }
 .scroll[tabindex] { container-type: inline-size; }
 tr:has(+ .remarks) > * { border-bottom: 0; padding-bottom: 0.1rem; }
 .remarks > td { padding-top: 0; }

@@ -355,6 +355,198 @@ TEST_CASE("asynchronous pairs hold their result from the start and their operand
   }
 }
 
+TEST_CASE("a start in XLA's short spelling, and with its operands in its shape, is the same operation") {
+  const std::string called = R"(
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+%fused (v: f32[40,10]) -> f32[40] {
+  %v = f32[40,10] parameter(0)
+  %zero = f32[] constant(0)
+  %e = f32[40,10] exponential(%v)
+  ROOT %r = f32[40] reduce(%e, %zero), dimensions={1}, to_apply=%add
+}
+%wrapped_fusion (v.1: f32[40,10]) -> f32[40] {
+  %v.1 = f32[40,10] parameter(0)
+  ROOT %f = f32[40] fusion(%v.1), kind=kInput, calls=%fused
+}
+%wrapped_dot (l: f32[40,10], r.1: f32[10,7]) -> f32[40,7] {
+  %l = f32[40,10] parameter(0)
+  %r.1 = f32[10,7] parameter(1)
+  ROOT %d = f32[40,7] dot(%l, %r.1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+%wrapped_print (v.2: f32[40,10]) -> f32[2] {
+  %v.2 = f32[40,10] parameter(0)
+  ROOT %p.2 = f32[2] custom-call(%v.2), custom_call_target="p", custom_call_has_side_effect=true
+}
+)";
+  const auto read = [&](const std::string& start, const std::string& shape, const std::string& opcode) {
+    return module_of("%p = f32[40,10] parameter(0)\n%w = f32[10,7] parameter(1)\n%x = f32[40,10] tanh(%p)\n%s = " +
+                         start + "\n%n = f32[40,10] negate(%p)\n%d = " + shape + " " + opcode +
+                         "-done(%s)\nROOT %t = (f32[40,10], " + shape + ") tuple(%n, %d)\n",
+                     called);
+  };
+  struct row {
+    std::string one, other, opcode, shape;
+    std::int64_t peak;
+    double flops, traffic;
+    bool runs_once = false;
+  };
+  const row rows[] = {
+      {"((f32[40,10]), f32[40], u32[]) async-start(%x), calls=%wrapped_fusion",
+       "((f32[40,10]), f32[40], u32[]) fusion-start(%x), kind=kInput, calls=%fused", "fusion", "f32[40]",
+       1600 + 1600 + 164, 800, 1760},
+      {"((f32[40,10], f32[10,7]), f32[40,7], u32[]) async-start(%x, %w), calls=%wrapped_dot",
+       "((f32[40,10], f32[10,7]), f32[40,7], u32[]) dot-start(%x, %w), lhs_contracting_dims={1}, "
+       "rhs_contracting_dims={0}",
+       "dot", "f32[40,7]", 1600 + 1600 + 1124, 5600, 3000},
+      {"((f32[40,10]), f32[2], u32[]) async-start(%x), calls=%wrapped_print",
+       "((f32[40,10]), f32[2], u32[]) custom-call-start(%x), custom_call_target=\"p\", "
+       "custom_call_has_side_effect=true",
+       "custom-call", "f32[2]", 1600 + 1600 + 12, 2, 1608, true},
+      {"((f32[40,10]), f32[40,10], u32[]) all-reduce-start(%x), to_apply=%add",
+       "f32[40,10] all-reduce-start(%x), to_apply=%add", "all-reduce", "f32[40,10]", 4800, 400, 3200},
+      {"((f32[40,10]), f32[80,10]) all-gather-start(%x), dimensions={0}",
+       "(f32[40,10], f32[80,10]) all-gather-start(%x), dimensions={0}", "all-gather", "f32[80,10]", 6400, 0, 4800},
+  };
+  for (const row& r : rows)
+    for (const bool is_other : {false, true}) {
+      const std::string& start = is_other ? r.other : r.one;
+      CAPTURE(start);
+      const bool has_context = start.find("u32[]") != std::string::npos;
+      const hlo_module m = read(start, r.shape, start.find(" async-start") == std::string::npos ? r.opcode : "async");
+      CHECK(names(m) == std::vector<std::string>{"x", "s", "n", "d"});
+      CHECK(peak_of(m) - (r.opcode == "all-reduce" && has_context ? 4 : 0) == r.peak);
+      CHECK(m.graph.workspace(find(m, "s")) == 0);
+      CHECK(m.graph.flops(find(m, "s")) == r.flops);
+      CHECK(m.graph.bytes_accessed(find(m, "s")) == r.traffic);
+      CHECK(m.graph.recomputable(find(m, "s")) != r.runs_once);
+    }
+}
+
+TEST_CASE("updates bind operands and results late, and operands stay until the end") {
+  const std::string called = R"(
+%sum (a: f32[100], b: f32[100]) -> f32[100] {
+  %a = f32[100] parameter(0)
+  %b = f32[100] parameter(1)
+  ROOT %c = f32[100] add(%a, %b)
+}
+)";
+  const std::string bound = "((f32[100], f32[100]), f32[100], s32[])";
+  struct row {
+    std::string start, update, done;
+    std::vector<std::string> operations;
+    std::int64_t peak;
+  };
+  // The operands x and y, the result and the context are in memory while the last operation runs.
+  for (const row& r : {
+           row{"((f32[100]), f32[100], s32[]) async-start(%x), calls=%sum",
+               bound + " async-update(%s, %y)",
+               "async-done(%u)",
+               {"x", "s", "y", "d"},
+               1204},
+           row{"((f32[100]), (), s32[]) call-start(%x), to_apply=%sum",
+               bound + " call-update(%s, %y)",
+               "call-done(%u)",
+               {"x", "s", "y", "u", "d"},
+               1204},
+           row{"((), f32[100], s32[]) async-start(), calls=%sum",
+               bound + " async-update(%s, %x, %y)",
+               "async-done(%u)",
+               {"x", "s", "y", "d"},
+               1204},
+           row{"((f32[100]), (), s32[]) call-start(%x), to_apply=%sum",
+               "((f32[100], f32[100]), (), s32[]) call-update(%s, %y)",
+               "call-done(%u)",
+               {"x", "s", "y", "d"},
+               1204},
+       }) {
+    CAPTURE(r.start);
+    const hlo_module m =
+        module_of("%p = f32[100] parameter(0)\n%x = f32[100] tanh(%p)\n%s = " + r.start +
+                      "\n%y = f32[100] negate(%p)\n%u = " + r.update + "\nROOT %d = f32[100] " + r.done + "\n",
+                  called);
+    CHECK(names(m) == r.operations);
+    CHECK(peak_of(m) == r.peak);
+    CHECK(m.graph.flops(find(m, "s")) == 100);
+    const auto inputs = m.graph.inputs(find(m, "d"));
+    for (const char* const name : {"x", "y"})
+      CHECK(std::find(inputs.begin(), inputs.end(), m.graph.outputs(find(m, name))[0]) != inputs.end());
+  }
+  CHECK(refusal_of("%x = f32[100] parameter(0)\n%s = ((f32[100]), f32[100], s32[]) async-start(%x), calls=%sum\n%u = " +
+                       bound + " async-update(%s, %x, %x)\n",
+                   called)
+            .find("async-update u has a shape of 4 arrays; expected 5, as its operand, with what it binds") !=
+        std::string::npos);
+}
+
+TEST_CASE("what a start began may be carried through a loop, and ends in or behind it") {
+  const std::string state = "(s32[], (f32[100], u32[], token[]), f32[100])";
+  const std::string called = "%body {\n  %t = " + state + R"( parameter(0)
+  %k = s32[] get-tuple-element(%t), index=0
+  %before = (f32[100], u32[], token[]) get-tuple-element(%t), index=1
+  %x = f32[100] get-tuple-element(%t), index=2
+  %end = (f32[100], token[]) recv-done(%before), channel_id=1
+  %got = f32[100] get-tuple-element(%end), index=0
+  %y = f32[100] add(%got, %x)
+  %tok = token[] after-all()
+  %next = (f32[100], u32[], token[]) recv(%tok), channel_id=1
+  %one = s32[] constant(1)
+  %n = s32[] add(%k, %one)
+  ROOT %o = )" + state + R"( tuple(%n, %next, %y)
+}
+%test {
+  %t = )" + state + R"( parameter(0)
+  %k = s32[] get-tuple-element(%t), index=0
+  %l = s32[] constant(8)
+  ROOT %c = pred[] compare(%k, %l), direction=LT
+}
+)";
+  const hlo_module m = module_of(R"(
+    %x = f32[100] parameter(0)
+    %zero = s32[] constant(0)
+    %e = f32[100] exponential(%x)
+    %tok = token[] after-all()
+    %first = (f32[100], u32[], token[]) recv(%tok), channel_id=1
+    %i = )" + state + R"( tuple(%zero, %first, %e)
+    %loop = )" + state + R"( while(%i), condition=%test, body=%body
+    %last = (f32[100], u32[], token[]) get-tuple-element(%loop), index=1
+    %end = (f32[100], token[]) recv-done(%last), channel_id=1
+    %a = f32[100] get-tuple-element(%end), index=0
+    %b = f32[100] get-tuple-element(%loop), index=2
+    ROOT %r = f32[100] add(%a, %b)
+)",
+                                 called);
+  CHECK(names(m) == std::vector<std::string>{"tok", "first", "loop", "end", "r"});
+  CHECK_FALSE(m.graph.recomputable(find(m, "loop")));
+  // The sum reads the received array only behind the operation that ends the receive.
+  const auto inputs = m.graph.inputs(find(m, "r"));
+  bool is_behind = false;
+  for (const tensor_id t : m.graph.outputs(find(m, "end")))
+    is_behind = is_behind || std::find(inputs.begin(), inputs.end(), t) != inputs.end();
+  CHECK(is_behind);
+  CHECK(peak_of(m) == 404 + (4 + 404 + 400));  // what the first receive holds, and what the loop returns
+  CHECK(refusal_of("%p = (f32[2], token[]) parameter(0)\nROOT %d = (f32[2], token[]) recv-done(%p)\n")
+            .find("recv-done d ends p; expected an operation that a start began") != std::string::npos);
+}
+
+TEST_CASE("the groups of a mesh are a value with blanks") {
+  for (const char* const groups :
+       {"mesh['data'=2,'model'=2] {'model'}", "mesh['data'=2,'model'=2], device_ids=([2,2]T(1,0)) {'data','model'}",
+        "mesh['data'=4] {'data':(1)2}"}) {
+    CAPTURE(groups);
+    const hlo_module m =
+        module_of("%x = f32[10] parameter(0)\nROOT %r = f32[10] all-reduce(%x), replica_groups=" + std::string(groups) +
+                      ", to_apply=%add, metadata={op_name=\"r\"}\n",
+                  "%add {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
+                  "  ROOT %c = f32[] add(%a, %b)\n}\n");
+    CHECK(names(m) == std::vector<std::string>{"r"});
+    CHECK(m.graph.flops(find(m, "r")) == 10);
+  }
+}
+
 TEST_CASE("products and convolutions count what they sum over") {
   const hlo_module m = module_of(R"(
     %a = f32[4,8,16] parameter(0)
@@ -505,6 +697,10 @@ TEST_CASE("a text that breaks the format is refused with its place and what woul
   CHECK(refusal("HloModule m\n") ==
         "m.txt: line 2, column 1: the text has no computation with the word ENTRY; expected the whole module, to its "
         "end");
+  CHECK(refusal("HloModule m\nENTRY e {\n  ROOT x = f32[2] parameter(0)\n}\n\nHloModule n\nENTRY e {\n}\n") ==
+        "m.txt: line 6, column 1: a second HloModule begins here; expected one module in a file");
+  CHECK(refusal("HloModule m\nHloModule {\n  p = f32[] parameter(0)\n}\nENTRY e {\n  x = f32[2] parameter(0)\n}\n") ==
+        "accepted");  // a computation of that name
   CHECK(refusal("HloModule m\nENTRY %e {\n  %x = f32[2] parameter(0)\n") ==
         "m.txt: line 4, column 1: the text ends; expected an instruction, `%name = shape opcode(…)`, or } at the end "
         "of the "

@@ -46,7 +46,10 @@ struct hlo_module {
 ///   operand. If the producer of the operand can run just before without more memory, it becomes a part of the
 ///   operation, and the operand takes no memory of its own. Otherwise operand and result both count while it runs.
 /// - **Asynchronous pairs** (`…-start`, `…-done`) are two operations that both produce the result: it is in memory from
-///   the start, and the operands stay until the end.
+///   the start, and the operands stay until the end. An update may bind operands and results. If the start is in
+///   another computation (a receive that a `while` carries on), the readers of its result run after the end.
+/// - **XLA's short spelling** of a start, such as `fusion-start`, has the figures of the long one, `async-start` that
+///   calls a computation of one fusion.
 /// - **Costs**: the `flops` of `dot` and `convolution` follow from the dimensions that they sum over, those of a fusion
 ///   from its computation, those of a `while` also from its known trip count (1 if it is not known), and those of
 ///   others from elements. `bytes_accessed` is what is read and written; of an array that is read or written in part,

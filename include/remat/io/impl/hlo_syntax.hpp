@@ -52,7 +52,8 @@ struct instruction {
   part operands{};    // instructions
   part attributes{};  // those that matter
   part after{};       // instructions, in `module::operands`: its control predecessors
-  std::int64_t number = -1;  // the number of a parameter, or the index of a get-tuple-element
+  std::int64_t number = -1;      // the number of a parameter, or the index of a get-tuple-element
+  std::uint32_t wrapped = none;  // a start in the short spelling: the computation of the one instruction that it begins
 };
 
 struct computation {
@@ -259,8 +260,10 @@ class parser {
   module parse() {
     if (out_.text.size() >= none) fail("the text has more than 4 GiB; expected less");
     head();
-    for (in_.skip(); !in_.at_end(); in_.skip())
+    for (in_.skip(); !in_.at_end(); in_.skip()) {
+      refuse_second_module();
       if (!table()) read_computation();
+    }
     if (out_.entry == none)
       fail("the text has no computation with the word ENTRY; expected the whole module, to its end");
     return std::move(out_);
@@ -306,6 +309,13 @@ class parser {
     }
   }
 
+  void refuse_second_module() const {
+    cursor in = in_;
+    if (in.word() != "HloModule" || in.name().empty()) return;
+    in.skip();
+    if (in.peek() != '(' && in.peek() != '{') fail("a second HloModule begins here; expected one module in a file");
+  }
+
   /// Skips one of the tables to which metadata refer: a word, and lines of a number and a text or a group.
   bool table() {
     const cursor before = in_;
@@ -335,6 +345,16 @@ class parser {
     expect('=', "= and the value of the attribute");
     in_.skip();
     const char* const first = in_.at();
+    skip_value();
+    if (in_.at() == first) fail_as("the value of " + std::string(printable(a.key)));
+    for (cursor next = in_; next.skip(), next.peek() == '{'; next = in_) {  // the axes of a mesh: mesh['a'=2] {'a'}
+      in_ = next;
+      skip_value();
+    }
+    a.value = {first, static_cast<std::size_t>(in_.at() - first)};
+    return a;
+  }
+  void skip_value() {
     while (!in_.at_end() && in_.peek() != ',' && !is_blank(in_.peek()) && in_.peek() != '}' && in_.peek() != ')') {
       const char c = in_.peek();
       if (c == '(' || c == '[' || c == '{')
@@ -344,9 +364,6 @@ class parser {
       else if (!in_.skip_string())
         fail_as("the closing quotation mark");
     }
-    a.value = {first, static_cast<std::size_t>(in_.at() - first)};
-    if (a.value.empty()) fail_as("the value of " + std::string(printable(a.key)));
-    return a;
   }
 
   // ---- shapes -------------------------------------------------------------------------------------------------------
@@ -465,6 +482,57 @@ class parser {
     if (is_entry) out_.entry = number;
     if (!out_.computation_of.emplace(c.name, number).second)
       out_.fail(start, "there are two computations of the name " + printable(c.name) + "; expected one");
+    const hlo_syntax::part read = c.instructions;
+    out_.computations.push_back(std::move(c));
+    for (std::uint32_t i = read.begin; i < read.end; ++i)
+      if (is_short_start(out_.instructions[i])) wrap(i);
+  }
+
+  /// True for a start that names the opcode that it begins, as `fusion-start` does, and is not an opcode of its own.
+  /// Its shape is ((operands), results, …).
+  [[nodiscard]] bool is_short_start(const instruction& i) const {
+    constexpr std::array<std::string_view, 6> own{"async-start",      "call-start", "all-reduce-start",
+                                                  "all-gather-start", "copy-start", "collective-permute-start"};
+    if (!i.opcode.ends_with("-start") || std::find(own.begin(), own.end(), i.opcode) != own.end()) return false;
+    if (i.children.size() < 2) return false;
+    std::uint64_t given = 0;
+    for (std::uint32_t k = 0; k < i.operands.size(); ++k) given += out_.operand(i, k).leaves.size();
+    return given == out_.children[i.children.begin + 1];
+  }
+
+  /// Writes the computation that the long spelling has: `async-start(…), calls=` a computation of one instruction. It
+  /// shares the leaves of the start.
+  void wrap(std::uint32_t start) {
+    const instruction begun = out_.instructions[start];
+    computation c;
+    c.name = begun.name;
+    c.instructions.begin = static_cast<std::uint32_t>(out_.instructions.size());
+    instruction root = begun;
+    root.opcode.remove_suffix(std::string_view("-start").size());
+    root.operands.begin = static_cast<std::uint32_t>(out_.operands.size());
+    std::uint32_t next = begun.leaves.begin;
+    for (std::uint32_t k = 0; k < begun.operands.size(); ++k) {
+      instruction parameter;
+      parameter.name = begun.name;
+      parameter.opcode = "parameter";
+      parameter.number = k;
+      parameter.leaves = {next, next + out_.operand(begun, k).leaves.size()};
+      next = parameter.leaves.end;
+      c.parameters.push_back(static_cast<std::uint32_t>(out_.instructions.size()));
+      out_.operands.push_back(c.parameters.back());
+      out_.instructions.push_back(parameter);
+    }
+    root.operands.end = static_cast<std::uint32_t>(out_.operands.size());
+    root.after = {};
+    const std::uint32_t end =
+        begun.children.size() == 2 ? begun.leaves.size() : out_.children[begun.children.begin + 2];
+    root.leaves = {begun.leaves.begin + out_.children[begun.children.begin + 1], begun.leaves.begin + end};
+    root.children = {};
+    root.is_tuple = root.leaves.size() != 1;
+    c.root = static_cast<std::uint32_t>(out_.instructions.size());
+    out_.instructions.push_back(root);
+    c.instructions.end = c.root + 1;
+    out_.instructions[start].wrapped = static_cast<std::uint32_t>(out_.computations.size());
     out_.computations.push_back(std::move(c));
   }
 

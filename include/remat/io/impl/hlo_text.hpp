@@ -92,6 +92,7 @@ struct array {
   std::uint32_t instruction = none, number = 0;  // the instruction, and the number among its leaves
   owner of = owner::operation;
   bool is_donated = false, is_result = false, is_read = false, is_final = false;
+  std::uint32_t ended_by = none;  // the instruction that ends what makes it, if another computation began that
 };
 
 struct operation {
@@ -169,6 +170,7 @@ class lowering {
   /// All computations that an instruction calls; `while`: the body, then the condition.
   [[nodiscard]] std::vector<std::uint32_t> called_by(const instruction& i) const {
     std::vector<std::uint32_t> all;
+    if (i.wrapped != none) return {i.wrapped};
     if (i.attributes.size() == 0) return all;
     for (const char* const key : {"body", "condition", "to_apply", "calls", "branch_computations", "true_computation",
                                   "false_computation", "called_computations"})
@@ -318,11 +320,8 @@ class lowering {
         require_operands(i, 1);
         return set_aliases(i, arrays_of(module_.operand(i, 0)), "its first operand");
       case effect::update:
-        require_operands(i, 1);
-        if (const auto first = start_of_.find(module_.operands[i.operands.begin]); first != start_of_.end())
-          start_of_.emplace(number, std::uint32_t{first->second});
-        if (module_.operand(i, 0).leaves.size() != i.leaves.size()) break;  // its result is known from here on
-        return set_aliases(i, arrays_of(module_.operand(i, 0)), "its operand");
+        if (add_update(list, o, number)) break;
+        return;
       default:
         break;
     }
@@ -340,9 +339,11 @@ class lowering {
       case effect::done:
         add_done(list, o, number);
         break;
+      case effect::update:
+        break;
       default:
         make_all(list, o, number);
-        add_figures(o, what);
+        add_figures(o, i, what);
     }
     const bool is_custom = i.opcode == "custom-call" && module_.find(i, "custom_call_has_side_effect") == "true";
     o.once = o.once || what == effect::once || is_custom;
@@ -351,6 +352,8 @@ class lowering {
       fail(i, "does more than 1e30 flops, or moves more bytes; expected less");
     keep_possible(o);
     for (std::uint32_t k = i.after.begin; k < i.after.end; ++k) read_token(list, o, module_.operands[k]);
+    for (std::size_t k = 0, inputs = o.inputs.size(); k < inputs; ++k)
+      if (const std::uint32_t end = list.arrays[o.inputs[k]].ended_by; end != none) read_token(list, o, end);
     std::sort(o.inputs.begin(), o.inputs.end());
     o.inputs.erase(std::unique(o.inputs.begin(), o.inputs.end()), o.inputs.end());
     for (const std::uint32_t a : o.inputs) list.arrays[a].is_read = true;
@@ -385,13 +388,14 @@ class lowering {
 
   // ---- instructions that call ---------------------------------------------------------------------------------------
 
-  /// The called computation at place `k`, whose parameters take `given` arrays.
-  const summary& callee(std::uint32_t number, std::size_t k, std::size_t given, const char* expected) {
+  /// The called computation at place `k`, whose parameters take `given` arrays; if `others_follow`, perhaps more.
+  const summary& callee(std::uint32_t number, std::size_t k, std::size_t given, const char* expected,
+                        bool others_follow = false) {
     const instruction& i = at(number);
     if (k >= called_[number].size()) fail(i, std::string("names no computation; expected ") + expected);
     const std::uint32_t c = called_[number][k];
     const summary& s = summaries_[c];
-    if (s.traffic.size() != given)
+    if (others_follow ? s.traffic.size() < given : s.traffic.size() != given)
       fail(i, "gives " + std::to_string(given) + " arrays to computation " + printable(module_.computations[c].name) +
                   "; expected " + std::to_string(s.traffic.size()) + ", as its parameters have");
     return s;
@@ -445,9 +449,9 @@ class lowering {
     o.once = s.once;
   }
 
-  /// The first element of what a start returns is mostly the tuple of its operands.
+  /// One element of what a start returns is mostly the tuple of its operands.
   [[nodiscard]] bool returns_operands(const instruction& i, std::uint32_t k) const {
-    if (!i.is_tuple || i.children.size() <= k || i.opcode == "all-reduce-start" || i.opcode == "recv") return false;
+    if (i.children.size() < 2 || i.opcode == "recv") return false;
     const hlo_syntax::part first = element(i, k);
     std::vector<std::uint32_t> operands = operand_leaves(i);
     if (i.opcode == "send" || i.opcode == "copy-start")
@@ -469,50 +473,115 @@ class lowering {
     const instruction& i = at(number);
     start_of_.emplace(number, number);
     const std::uint32_t place = i.opcode == "copy-start" ? 1 : 0;
-    hlo_syntax::part passed{};
-    if (returns_operands(i, place)) passed = element(i, place);
+    hlo_syntax::part passed{}, results = i.leaves;
+    if (returns_operands(i, place)) {
+      passed = element(i, place);
+      results = element(i, 1 - place);
+    }
     for (std::uint32_t l = i.leaves.begin; l < i.leaves.end; ++l) {
       if (l >= passed.begin && l < passed.end)
         array_of_[l] = o.inputs[l - passed.begin];
       else
         make(list, o, number, l - i.leaves.begin);
     }
-    add_figures(o, effect::start);
-    if (i.opcode == "async-start" || i.opcode == "call-start" || i.opcode == "fusion-start") {
-      const summary& s = callee(number, 0, o.inputs.size(), "calls=");
+    const bool is_sent = i.opcode == "send" || i.opcode == "recv";
+    if (i.opcode == "async-start" || i.opcode == "call-start" || i.wrapped != none) {
+      const summary& s = callee(number, 0, o.inputs.size(), "calls=", true);
       o.workspace = s.workspace;
       o.done = s.done;
       o.once = s.once;
+    } else {  // the figures are those of the instruction that it begins
+      instruction begun = i;
+      if (begun.opcode.ends_with("-start")) begun.opcode.remove_suffix(std::string_view("-start").size());
+      begun.leaves = results;
+      add_figures(o, begun, is_sent ? effect::move : effect_of(begun.opcode));
     }
-    o.once = o.once || i.opcode == "send" || i.opcode == "recv";
+    o.once = o.once || is_sent;
   }
 
-  /// A second producer of what the start has begun to make, so that the operands stay until now.
+  /// The start behind an instruction that begins, goes on with, or hands on what `from` names; `none` if it is not in
+  /// this computation.
+  [[nodiscard]] std::uint32_t start_behind(const listing& list, std::uint32_t from) const {
+    if (const auto found = start_of_.find(from); found != start_of_.end()) return found->second;
+    for (std::uint32_t l = at(from).leaves.end; l > at(from).leaves.begin; --l)  // results stand behind operands
+      if (const auto found = start_of_.find(list.arrays[array_of_[l - 1]].instruction); found != start_of_.end())
+        return found->second;
+    return none;
+  }
+  /// True if another computation may have begun what `from` holds: it comes from the caller, or from what is called.
+  [[nodiscard]] bool is_carried(const listing& list, std::uint32_t from) const {
+    const instruction& i = at(from);
+    if (i.leaves.size() == 0) return false;
+    const array& last = list.arrays[array_of_[i.leaves.end - 1]];
+    const hlo_syntax::part entry = module_.computations[module_.entry].instructions;
+    if (last.of == array::owner::parameter) return from < entry.begin || from >= entry.end;
+    const effect maker = effect_of(at(last.instruction).opcode);
+    return maker == effect::loop || maker == effect::call || maker == effect::conditional;
+  }
+  /// True if the results of `begun`, ((operands), results, …), are not yet bound.
+  [[nodiscard]] bool has_no_results(const instruction& begun) const {
+    return begun.children.size() > 1 && element(begun, 1).size() == 0;
+  }
+
+  /// An update hands on what it is given. It may bind operands, which then stay until the end, and results. True if it
+  /// makes some.
+  bool add_update(listing& list, operation& o, std::uint32_t number) {
+    const instruction& i = at(number);
+    require_operands(i, 1);
+    const instruction& begun = module_.operand(i, 0);
+    const std::uint32_t start = start_behind(list, module_.operands[i.operands.begin]);
+    if (start != none) start_of_.emplace(number, start);
+    const std::vector<std::uint32_t> before = arrays_of(begun);
+    o.inputs = operand_arrays(i);
+    const std::vector<std::uint32_t> late(o.inputs.begin() + static_cast<std::ptrdiff_t>(before.size()),
+                                          o.inputs.end());
+    if (start != none) bound_[start].insert(bound_[start].end(), late.begin(), late.end());
+    const bool binds_results = has_no_results(begun) && !has_no_results(i);
+    if (late.empty() && !binds_results) {
+      set_aliases(i, before, "its operand");
+      return false;
+    }
+    const std::uint32_t operands = begun.children.size() > 1 ? element(begun, 0).size() : 0;
+    const std::uint32_t results = binds_results && i.children.size() > 1 ? element(i, 1).size() : 0;
+    require_arrays(i, before.size() + late.size() + results, "its operand, with what it binds");
+    std::uint32_t leaf = i.leaves.begin;
+    for (std::uint32_t k = 0; k < operands; ++k) array_of_[leaf++] = before[k];
+    for (const std::uint32_t a : late) array_of_[leaf++] = a;
+    for (std::uint32_t k = 0; k < results; ++k, ++leaf) make(list, o, number, leaf - i.leaves.begin);
+    for (std::size_t k = operands; k < before.size(); ++k) array_of_[leaf++] = before[k];
+    return binds_results;
+  }
+
+  /// A second producer of what the start has begun to make, so that the operands stay until now. If the start is in
+  /// another computation, the result is what was handed on, and its readers run after this.
   void add_done(listing& list, operation& o, std::uint32_t number) {
     const instruction& i = at(number);
     require_operands(i, 1);
     const instruction& begun = module_.operand(i, 0);
-    const auto first = start_of_.find(module_.operands[i.operands.begin]);
-    if (first == start_of_.end())
+    const std::uint32_t first = start_behind(list, module_.operands[i.operands.begin]);
+    const bool is_elsewhere = first == none;
+    if (is_elsewhere && !is_carried(list, module_.operands[i.operands.begin]))
       fail(i, "ends " + printable(begun.name) + "; expected an operation that a start began");
     hlo_syntax::part result = begun.leaves;
+    const bool is_last_token = i.opcode == "send-done" || i.opcode == "recv-done";
+    const bool makes_all = i.opcode == "send-done" || (!is_last_token && has_no_results(begun));
     if (begun.is_tuple && i.leaves.size() != begun.leaves.size()) {
       const std::uint32_t place =
           begun.children.size() > 1 && i.opcode != "copy-done" && i.opcode != "recv-done" ? 1 : 0;
       if (begun.children.size() > 0) result = element(begun, place);
     }
-    const bool is_last_token = i.opcode == "send-done" || i.opcode == "recv-done";
-    if (is_last_token ? result.size() < i.leaves.size() - 1 : result.size() != i.leaves.size())
+    if (!makes_all && (is_last_token ? result.size() + 1 < i.leaves.size() : result.size() != i.leaves.size()))
       fail(i, "has a shape of " + std::to_string(i.leaves.size()) + " arrays, which " + printable(begun.name) +
                   " does not begin; expected those of the operation that it ends");
     for (std::uint32_t k = 0; k < i.leaves.size(); ++k) {
-      if (is_last_token && (i.opcode == "send-done" || k + 1 == i.leaves.size())) {
+      if (makes_all || (is_last_token && k + 1 == i.leaves.size())) {
         make(list, o, number, k);
         continue;
       }
       const std::uint32_t a = array_of_[result.begin + k];
       array_of_[i.leaves.begin + k] = a;
-      if (list.arrays[a].of != array::owner::operation) continue;
+      if (is_elsewhere) list.arrays[a].ended_by = number;
+      if (is_elsewhere || list.arrays[a].of != array::owner::operation) continue;
       if (list.arrays[a].is_read)
         fail(i,
              "ends an operation whose result is read above; expected " + printable(i.opcode) + " before its readers");
@@ -520,17 +589,20 @@ class lowering {
     }
     std::sort(o.outputs.begin(), o.outputs.end());
     o.outputs.erase(std::unique(o.outputs.begin(), o.outputs.end()), o.outputs.end());
-    const std::vector<std::uint32_t> used = operand_arrays(at(first->second));
+    o.once = is_last_token;
+    if (is_elsewhere) return;
+    std::vector<std::uint32_t> used = operand_arrays(at(first));
+    if (const auto late = bound_.find(first); late != bound_.end())
+      used.insert(used.end(), late->second.begin(), late->second.end());
     o.inputs.insert(o.inputs.end(), used.begin(), used.end());
     const auto is_made = [&](std::uint32_t a) { return std::binary_search(o.outputs.begin(), o.outputs.end(), a); };
     o.inputs.erase(std::remove_if(o.inputs.begin(), o.inputs.end(), is_made), o.inputs.end());
-    o.once = is_last_token;
   }
 
   // ---- flops and bytes ----------------------------------------------------------------------------------------------
 
-  void add_figures(operation& o, effect what) {
-    const instruction& i = at(o.instruction);
+  /// The figures of `i`, which is the operation's instruction, or the one that it begins.
+  void add_figures(operation& o, const instruction& i, effect what) {
     const double written = static_cast<double>(module_.bytes(i));
     o.done = {0, written};
     for (std::uint32_t k = 0; k < i.operands.size(); ++k)
@@ -964,6 +1036,7 @@ class lowering {
   std::vector<std::uint32_t> operation_of_;  // one for each instruction: its operation in its computation, if any
   std::vector<summary> summaries_;
   std::unordered_map<std::uint32_t, std::uint32_t> start_of_{};  // the starts of instructions that begin or go on
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> bound_{};  // arrays that updates bind, of each start
   std::int64_t constant_bytes_ = 0;
   std::uint64_t reads_ = 0;
 };

@@ -223,6 +223,79 @@ TEST_CASE("a loop's start is written over if it can be made just before") {
   CHECK(names(read_twice) == std::vector<std::string>{"x", "loop", "z"});
 }
 
+TEST_CASE("the peak is that of the listed order if copies stand far from what writes over them") {
+  const std::string head = R"(
+    %p = f32[1000] parameter(0)
+    %u = f32[1] parameter(1)
+    %i = s32[] parameter(2)
+    %a = f32[1000] exponential(%p)
+    %c = f32[1000] copy(%a)
+)";
+  const std::string large = R"(
+    %big = f32[5000] custom-call(%a), custom_call_target="b"
+    %small = f32[1] slice(%big), slice={[0:1]}
+)";
+  const std::string writes = "%d = f32[1000] dynamic-update-slice(%c, %u, %i)\n";
+  const std::string end = "ROOT %t = (f32[1000], f32[1]) tuple(%d, %small)\n";
+  const hlo_module early = module_of(head + large + writes + end);
+  CHECK(names(early) == std::vector<std::string>{"a", "c", "big", "small", "d"});
+  CHECK(peak_of(early) == 4000 + 4000 + 20000);  // a, c and big
+  // Nothing stands between, so the copy is a part of what writes over it.
+  const hlo_module late = module_of(head + writes + large + end);
+  CHECK(names(late) == std::vector<std::string>{"a", "d", "big", "small"});
+  CHECK(peak_of(late) == 4000 + 4000 + 20000);
+  // The copy stands far, but elsewhere than at the peak.
+  const hlo_module beside = module_of(head + R"(
+    %n = f32[1000] negate(%a)
+    %d = f32[1000] dynamic-update-slice(%c, %u, %i)
+    %big = f32[5000] custom-call(%n), custom_call_target="b"
+    %small = f32[1] slice(%big), slice={[0:1]}
+)" + end);
+  CHECK(names(beside) == std::vector<std::string>{"a", "n", "d", "big", "small"});
+  CHECK(peak_of(beside) == 4000 + 4000 + 20000);  // d, n and big
+}
+
+TEST_CASE("of copies that are in memory at the peak, those with room behind it stay where they are") {
+  // Two copies wait while big is there; where the second one is written over, others take nearly as much.
+  const hlo_module m = module_of(R"(
+    %p = f32[1000] parameter(0)
+    %u = f32[1] parameter(1)
+    %i = s32[] parameter(2)
+    %a = f32[1000] exponential(%p)
+    %c1 = f32[1000] copy(%a)
+    %c2 = f32[1000] copy(%a)
+    %big = f32[5000] custom-call(%a), custom_call_target="b"
+    %small = f32[1] slice(%big), slice={[0:1]}
+    %d1 = f32[1000] dynamic-update-slice(%c1, %u, %i)
+    %d2 = f32[1000] dynamic-update-slice(%c2, %small, %i)
+    ROOT %r = f32[1000] add(%d1, %d2)
+)");
+  CHECK(names(m) == std::vector<std::string>{"a", "c1", "c2", "big", "small", "d1", "d2", "r"});
+  CHECK(peak_of(m) == 3 * 4000 + 20000);
+}
+
+TEST_CASE("a called computation has the peak of its listed order, with arrays written over in place") {
+  for (const bool is_early : {false, true}) {
+    const std::string copy = "  %c = f32[1000] copy(%v)\n";
+    const std::string large = R"(
+  %big = f32[5000] custom-call(%v), custom_call_target="b"
+  %small = f32[1] slice(%big), slice={[0:1]}
+)";
+    const hlo_module m = module_of(R"(
+    %p = f32[1000] parameter(0)
+    %i = s32[] parameter(1)
+    ROOT %r = f32[1] call(%p, %i), to_apply=%f
+)",
+                                   "%f {\n  %v = f32[1000] parameter(0)\n  %k = s32[] parameter(1)\n" +
+                                       (is_early ? copy + large : large + copy) + R"(
+  %d = f32[1000] dynamic-update-slice(%c, %small, %k)
+  ROOT %s = f32[1] slice(%d), slice={[0:1]}
+}
+)");
+    CHECK(m.graph.workspace(find(m, "r")) == (is_early ? 24'004 : 20'004));
+  }
+}
+
 TEST_CASE("calls and conditionals have the peak of what they call") {
   const std::string called = R"(
 %small (p: f32[10]) -> f32[10] {

@@ -44,7 +44,8 @@ struct hlo_module {
 ///   of the called computation in its listed order, without parameters and results.
 /// - **In place**: a `while`, a `dynamic-update-slice`, a `scatter`, and a fusion that ends in one, write over an
 ///   operand. If the producer of the operand can run just before without more memory, it becomes a part of the
-///   operation, and the operand takes no memory of its own. Otherwise operand and result both count while it runs.
+///   operation, and the operand takes no memory of its own. Otherwise operand and result both count while it runs. A
+///   producer stays where it is listed if the peak of the listed order were lower without its result.
 /// - **Asynchronous pairs** (`…-start`, `…-done`) are two operations that both produce the result: it is in memory from
 ///   the start, and the operands stay until the end. An update may bind operands and results. If the start is in
 ///   another computation (a receive that a `while` carries on), the readers of its result run after the end.

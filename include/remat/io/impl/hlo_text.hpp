@@ -102,6 +102,7 @@ struct operation {
   std::int64_t workspace = 0;
   work done{};
   bool once = false, joined = false;
+  std::uint32_t into = none;  // if it is joined: the operation that writes over its results
 };
 
 /// One computation in its listed order.
@@ -138,10 +139,10 @@ class lowering {
       for (const std::uint32_t r : list.results) list.arrays[r].is_result = true;
       if (c == module_.entry) {
         mark_donated(list);
+        drop_unread(list);
         join_in_place(list);
         return to_graph(list);
       }
-      join_in_place(list);
       summarize(c, list);
     }
     return {};
@@ -835,8 +836,91 @@ class lowering {
   /// True for what is in memory all the time and not counted.
   [[nodiscard]] static bool is_resident(const array& a) { return a.of != array::owner::operation && !a.is_donated; }
 
-  /// Joins the producer of an operand to the operation that writes over it, if it could as well run just before.
+  enum class list_kind : std::uint8_t { entry, called };
+
+  /// The memory while each operation of the listed order runs, its workspace included. If `in_place`, an array that is
+  /// written over, and read by nobody later, hands its place on to the result; else both count. Parameters and results
+  /// of a called computation do not count: its caller counts them.
+  [[nodiscard]] static std::vector<std::int64_t> memory_of(const listing& list, list_kind kind, bool in_place) {
+    const uses u(list);
+    const auto size = static_cast<std::uint32_t>(list.operations.size());
+    std::vector<std::uint32_t> first(list.arrays.size(), none), place(list.arrays.size());
+    for (std::uint32_t a = 0; a < place.size(); ++a) place[a] = a;
+    for (std::uint32_t n = 0; n < size; ++n) {
+      const operation& o = list.operations[n];
+      if (o.joined) continue;
+      for (const std::uint32_t a : o.outputs) first[a] = std::min(first[a], n);
+      for (const auto& [from, to] : o.in_place)
+        if (in_place && list.arrays[from].of == array::owner::operation && u.last[from] == n && first[to] == n &&
+            list.arrays[from].bytes == list.arrays[to].bytes)
+          place[to] = place[from];
+    }
+    struct stay {
+      std::uint32_t first = none, last = 0;
+      bool is_counted = true;
+    };
+    std::vector<stay> stays(list.arrays.size());  // of each place
+    for (std::uint32_t a = 0; a < place.size(); ++a) {
+      const array& x = list.arrays[a];
+      stay& s = stays[place[a]];
+      const bool is_callers = kind == list_kind::called && (x.of != array::owner::operation || x.is_result);
+      if (is_resident(x) || is_callers) s.is_counted = false;
+      if (first[a] == none && !(x.is_donated && u.last[a] != none)) continue;  // joined, or never there
+      s.first = std::min(s.first, first[a] == none ? 0 : first[a]);
+      for (const std::uint32_t n : {u.producer[a], u.last[a]})
+        if (n != none) s.last = std::max(s.last, std::min(n, size));
+    }
+    std::vector<std::int64_t> all(size + std::size_t{2}, 0);  // changes, then sums
+    for (std::uint32_t a = 0; a < place.size(); ++a) {
+      if (!stays[a].is_counted || stays[a].first == none) continue;
+      all[stays[a].first] += list.arrays[a].bytes;
+      all[stays[a].last + std::size_t{1}] -= list.arrays[a].bytes;
+    }
+    std::int64_t memory = 0;
+    for (std::uint32_t n = 0; n < size; ++n) {
+      memory += all[n];
+      all[n] = list.operations[n].joined ? 0 : memory + list.operations[n].workspace;
+    }
+    all.resize(size);
+    return all;
+  }
+  [[nodiscard]] static std::int64_t largest(const std::vector<std::int64_t>& memory) {
+    return memory.empty() ? 0 : *std::max_element(memory.begin(), memory.end());
+  }
+
+  /// Joins producers of operands to the operations that write over them, but no more of them than the listed order
+  /// allows: its peak, with the arrays that lie in one place counted once, does not become lower.
   static void join_in_place(listing& list) {
+    const listing listed = list;
+    std::vector<std::uint8_t> is_apart(list.operations.size(), 0);
+    join_all_but(list, is_apart);
+    const std::vector<std::int64_t> memory = memory_of(listed, list_kind::entry, true);
+    if (memory.empty()) return;
+    const auto most = static_cast<std::uint32_t>(std::max_element(memory.begin(), memory.end()) - memory.begin());
+    if (largest(memory_of(list, list_kind::entry, false)) >= memory[most]) return;
+    // Producers whose results are in memory at that peak stay where they are: first those with room at the operation
+    // that writes over them, since operand and result both count while it runs.
+    std::vector<std::uint32_t> early;
+    std::vector<std::int64_t> apart(list.operations.size(), 0);
+    for (std::uint32_t p = 0; p <= most; ++p) {
+      const operation& o = list.operations[p];
+      if (!o.joined || o.into <= most) continue;
+      early.push_back(p);
+      apart[p] = memory[o.into];
+      for (const std::uint32_t x : o.outputs) apart[p] += list.arrays[x].bytes;
+    }
+    std::stable_sort(early.begin(), early.end(), [&](auto x, auto y) { return apart[x] < apart[y]; });
+    for (std::size_t first = 0, count = 1; first < early.size(); first += count, count *= 2) {
+      for (std::size_t k = first; k < std::min(first + count, early.size()); ++k) is_apart[early[k]] = 1;
+      list = listed;
+      join_all_but(list, is_apart);
+      if (largest(memory_of(list, list_kind::entry, false)) >= memory[most]) return;
+    }
+  }
+
+  /// Joins the producer of an operand to the operation that writes over it, if it could as well run just before, and is
+  /// not to stay apart.
+  static void join_all_but(listing& list, const std::vector<std::uint8_t>& is_apart) {
     uses u(list);
     // The last operation that reads an array, or may write over it.
     std::vector<std::uint32_t> read_by(list.arrays.size(), none), written_by(list.arrays.size(), none);
@@ -855,7 +939,8 @@ class lowering {
       for (const std::uint32_t p : producers) {
         operation& producer = list.operations[p];
         const auto is_free = [&](std::uint32_t a) { return u.readers[a] == 1 && u.last[a] == w && written_by[a] == w; };
-        if (producer.once || !std::all_of(producer.outputs.begin(), producer.outputs.end(), is_free)) continue;
+        if (producer.once || is_apart[p] || !std::all_of(producer.outputs.begin(), producer.outputs.end(), is_free))
+          continue;
         // Later, its outputs take less memory until here, and inputs that nobody else needs more.
         std::int64_t more = 0;
         for (const std::uint32_t a : producer.inputs)
@@ -863,6 +948,7 @@ class lowering {
         for (const std::uint32_t a : producer.outputs) more -= list.arrays[a].bytes;
         if (more > 0) continue;
         producer.joined = true;
+        producer.into = w;
         for (const std::uint32_t a : producer.outputs) read_by[a] = none;
         for (const std::uint32_t a : producer.inputs) {
           if (read_by[a] == w)
@@ -884,30 +970,13 @@ class lowering {
 
   void summarize(std::uint32_t c, const listing& list) {
     summary& s = summaries_[c];
-    const uses u(list);
-    // The peak of the listed order, without parameters, constants and results.
-    std::vector<std::uint32_t> last(list.arrays.size());
-    for (std::size_t a = 0; a < last.size(); ++a)
-      last[a] = u.last[a] == none ? u.producer[a] : std::max(u.last[a], u.producer[a] == none ? 0 : u.producer[a]);
-    const auto counts = [&](std::uint32_t a) {
-      return list.arrays[a].of == array::owner::operation && !list.arrays[a].is_result;
-    };
-    std::vector<std::uint8_t> is_there(list.arrays.size(), 0);
-    std::int64_t memory = 0;
-    for (std::uint32_t n = 0; n < list.operations.size(); ++n) {
-      const operation& o = list.operations[n];
-      if (o.joined) continue;
-      for (const std::uint32_t a : o.outputs)
-        if (counts(a) && !std::exchange(is_there[a], std::uint8_t{1})) memory += list.arrays[a].bytes;
-      s.workspace = std::max(s.workspace, memory + o.workspace);
-      for (const auto* const arrays : {&o.inputs, &o.outputs})
-        for (const std::uint32_t a : *arrays)
-          if (counts(a) && last[a] == n && std::exchange(is_there[a], std::uint8_t{0})) memory -= list.arrays[a].bytes;
+    s.workspace = largest(memory_of(list, list_kind::called, true));
+    for (const operation& o : list.operations) {
       s.done.flops += o.done.flops;
       s.done.traffic += o.done.traffic;
       s.once = s.once || o.once;
     }
-    summarize_ends(c, list, u, s);
+    summarize_ends(c, list, uses(list), s);
   }
 
   /// Notes the traffic of parameters and results, and which results are parameters or lie over them.
@@ -968,6 +1037,14 @@ class lowering {
     }
   }
 
+  /// An operation that is there for its effect alone has no outputs.
+  static void drop_unread(listing& list) {
+    const uses u(list);
+    const auto is_unread = [&](std::uint32_t a) { return u.readers[a] == 0; };
+    for (operation& o : list.operations)
+      if (o.once && std::all_of(o.outputs.begin(), o.outputs.end(), is_unread)) o.outputs.clear();
+  }
+
   [[nodiscard]] std::string name_of(const array& a) const {
     std::string name(at(a.instruction).name);
     if (a.number == none) return name + " has run";
@@ -976,10 +1053,6 @@ class lowering {
   }
 
   hlo_module to_graph(listing& list) const {
-    const uses before(list);
-    const auto is_unread = [&](std::uint32_t a) { return before.readers[a] == 0; };
-    for (operation& o : list.operations)  // an operation that is there for its effect alone has no outputs
-      if (o.once && std::all_of(o.outputs.begin(), o.outputs.end(), is_unread)) o.outputs.clear();
     hlo_module out;
     out.graph = training_graph(std::string(module_.name));
     out.is_scheduled = module_.is_scheduled;

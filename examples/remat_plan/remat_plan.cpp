@@ -76,7 +76,9 @@ struct input {
   subject what{};
   std::vector<named_solver> solvers{};
   std::vector<remat::unknown_key> unknown{};  ///< keys of the file that are ignored
-  bool is_unscheduled = false;                ///< an HLO module whose order need not be that of its run
+  bool is_module = false;                     ///< an HLO module
+  bool is_unscheduled = false;                ///< … whose order need not be that of its run
+  std::vector<remat::op_id> loops{};          ///< … and its loops
 };
 
 constexpr const char* chain_times = "the chain's own times";  // in place of a cost model
@@ -136,6 +138,16 @@ std::string link_text(const remat::host_link& link, std::optional<std::int64_t> 
   return text;
 }
 
+/// Why a schedule cannot make `o` smaller, if it is a loop of an HLO module, and what can; else empty.
+std::string remedy_of(const input& in, remat::op_id o) {
+  if (!std::binary_search(in.loops.begin(), in.loops.end(), o)) return {};
+  const std::string_view source = in.step->graph.source(o);
+  return "; it is a loop, which a schedule runs as a whole: its body must keep less, by jax.checkpoint in the body of "
+         "the "
+         "scan" +
+         (source.empty() ? std::string() : " at " + remat::printable(source, 200)) + " (docs/hlo.md)";
+}
+
 /// Reads what the graph of `in.step` says. `cost` and `unit`: of its times.
 void read_step(input& in, const arguments& args, std::string cost, std::string_view unit) {
   if (args.link) {
@@ -159,7 +171,8 @@ void read_step(input& in, const arguments& args, std::string cost, std::string_v
       remat::least_memory_bound(args.bind_arena ? remat::arena_problem(p, alignment_of(args)) : p, bounding);
   what.least_bytes = least.bytes;
   if (least.reason != remat::memory_reason::none)
-    what.least_reason = least.message(remat::printable(in.step->graph.name(least.operation)));
+    what.least_reason =
+        least.message(remat::printable(in.step->graph.name(least.operation))) + remedy_of(in, least.operation);
   const remat::problem with_link = p.with_link(p.link().value_or(remat::host_link{}));
   what.least_bytes_with_link =
       remat::largest_working_set(args.bind_arena ? remat::arena_problem(with_link, alignment_of(args)) : with_link)
@@ -189,7 +202,9 @@ void read_module(input& in, const remat::hlo_module& module, const arguments& ar
       "parameters " + remat::format_bytes(kept) + ", constants " + remat::format_bytes(module.constant_bytes);
   if (module.donated_bytes > 0)
     in.what.beside += "; donated parameters, " + remat::format_bytes(module.donated_bytes) + ", count";
+  in.is_module = true;
   in.is_unscheduled = !module.is_scheduled;
+  in.loops = module.loops;
   read_step(in, args, args.cost.empty() ? std::string(cost.name()) : args.cost, cost.time_unit());
 }
 
@@ -336,7 +351,9 @@ void write_picture(std::ostream& out, const input& in, const outcome& o) {
     if (s.is_compute()) ++runs[remat::index(s.operation())];
   const auto name_of = [&](remat::op_id id) {
     const std::size_t count = runs[remat::index(id)];
-    return std::string(in.step->graph.name(id)) + (count > 1 ? "\nruns " + remat::detail::count_of(count, "time") : "");
+    const std::string_view source = in.step->graph.source(id);
+    return std::string(in.step->graph.name(id)) + (source.empty() ? "" : "\n" + std::string(source)) +
+           (count > 1 ? "\nruns " + remat::detail::count_of(count, "time") : "");
   };
   const remat::operation_hierarchy no_groups =
       remat::make_hierarchy(g, remat::forward_operations(g),
@@ -516,8 +533,12 @@ std::vector<outcome> solve_all(const input& in, const arguments& args, const std
 
 /// The schedule of a graph, as a file has it.
 std::string schedule_text(const input& in, const outcome& o) {
-  return remat::to_json(
-      {in.what.name, o.solver, o.budget, o.peak, *o.plan, o.host_peak, in.step->instance.link(), o.time});
+  remat::schedule_file file{in.what.name, o.solver, o.budget, o.peak, *o.plan, o.host_peak, in.step->instance.link(),
+                            o.time};
+  if (in.is_module)
+    for (std::size_t k = 0; k < in.step->graph.num_operations(); ++k)
+      file.operations.emplace_back(in.step->graph.name(static_cast<remat::op_id>(k)));
+  return remat::to_json(file);
 }
 
 /// Writes the files that the arguments ask for. One that cannot be written has a line on standard error; returns false
@@ -564,6 +585,29 @@ std::string unneeded_text(const input& in) {
          " of the baseline's time, serve no output and have no effect; schedules leave them out";
 }
 
+/// The lines of the user's program that keep most at the peak of the listed order, if the graph knows lines.
+void print_lines(const input& in) {
+  constexpr std::size_t most_rows = 8;
+  if (!in.step) return;
+  const remat::training_graph& graph = in.step->graph;
+  bool knows_lines = false;
+  for (std::size_t k = 0; k < graph.num_operations() && !knows_lines; ++k)
+    knows_lines = !graph.source(static_cast<remat::op_id>(k)).empty();
+  if (!knows_lines) return;
+  const std::vector<remat::memory_profile::from_line> lines =
+      remat::memory_profile_of(in.step->instance, graph, remat::listed_order(in.step->instance)).by_source;
+  if (lines.empty()) return;
+  constexpr auto right = remat::text_table::align::right;
+  remat::text_table table({{"line, at the baseline's peak"}, {"keeps", right}, {"runs again in", right}});
+  for (std::size_t k = 0; k < std::min(lines.size(), most_rows); ++k)
+    table.row({lines[k].source.empty() ? "(no line is known)" : remat::printable(lines[k].source, 200),
+               remat::format_bytes(lines[k].bytes), remat::format_time(lines[k].time, in.what.time_unit)});
+  std::cout << '\n';
+  table.write(std::cout, shared::line_width(STDOUT_FILENO), 1);
+  if (lines.size() > most_rows)
+    std::cout << "and " << remat::detail::count_of(lines.size() - most_rows, "line") << " with less\n";
+}
+
 /// Says on standard error what may be meant otherwise: budgets, and keys of the file that its format does not know.
 void print_notes(const input& in, const arguments& args) {
   const auto note = [](const std::string& text) { shared::note("remat-plan", text); };
@@ -595,6 +639,7 @@ int solve_and_print(const input& in, const arguments& args, const std::string& c
   const bool is_silent = args.writes_standard_output();
   if (!args.json && !is_silent) {
     to_table(in.what, all).write(std::cout, shared::line_width(STDOUT_FILENO), 2);
+    print_lines(in);
     std::cout.flush();
   }
   int status = 0;

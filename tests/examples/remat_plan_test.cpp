@@ -1607,7 +1607,7 @@ TEST_CASE("the text of an HLO module is planned with the names of its instructio
   const result all = run({rnn, "--budget", "1.0", "--work", "1000"});
   CHECK(all.status == 0);
   CHECK(all.err.empty());
-  CHECK(all.out.find("jit_step: 11 operations") == 0);
+  CHECK(all.out.find("jit_step: 14 operations") == 0);
   CHECK(all.out.find(
             "\nbeside the budget: parameters 4.00 MiB, constants 196 B; donated parameters, 2.25 MiB, count\n") !=
         std::string::npos);
@@ -1615,7 +1615,28 @@ TEST_CASE("the text of an HLO module is planned with the names of its instructio
   CHECK(none.status == 1);
   REQUIRE(none.lines().size() == 1);
   CHECK(none.lines()[0]["status"] == "infeasible");
-  CHECK(none.lines()[0]["message"].get<std::string>().find("(while.3)") != std::string::npos);
+  const std::string why = none.lines()[0]["message"];
+  CHECK(why.find("(while.3)") != std::string::npos);
+  CHECK(
+      why.find("it is a loop, which a schedule runs as a whole: its body must keep less, by jax.checkpoint in the body "
+               "of the scan at ") != std::string::npos);
+
+  // Lines of the program: in a table of their own, the schedule, the trace, the picture and the report.
+  CHECK(all.out.find("line, at the baseline's peak") != std::string::npos);
+  const scratch files;
+  const result written = run({rnn, "--budget", "1.0", "--work", "1000", "--solver", "no_remat", "--out",
+                              files.file("s.json"), "--trace", files.file("t.json"), "--dot", files.file("g.dot")});
+  CHECK(written.status == 0);
+  const nlohmann::json schedule = nlohmann::json::parse(slurp(files.file("s.json")));
+  REQUIRE(schedule["operations"].size() == 14);
+  const auto& names = schedule["operations"];
+  CHECK(std::find(names.begin(), names.end(), "while.3") != names.end());
+  CHECK(slurp(files.file("t.json")).find("\"source\": \"") != std::string::npos);
+  CHECK(slurp(files.file("g.dot")).find(".py:") != std::string::npos);
+  const result reported =
+      run({rnn, "--budget", "1.0", "--work", "1000", "--solver", "no_remat", "--report", files.file("r.html")});
+  if (reported.err.find("built without") == std::string::npos)
+    CHECK(slurp(files.file("r.html")).find("Lines of the program") != std::string::npos);
 
   // Any name will do if the text begins with HloModule; the order of an unscheduled module may not be the run's.
   const scratch folder;

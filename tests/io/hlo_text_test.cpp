@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,9 +15,14 @@
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/error.hpp"
 #include "remat/cost/models.hpp"
+#include "remat/hierarchy/partition.hpp"
 #include "remat/io/json.hpp"
 #include "remat/method/automatic.hpp"
 #include "remat/problem/problem.hpp"
+#include "remat/render/dot.hpp"
+#include "remat/render/trace_json.hpp"
+#include "remat/schedule/lifetime.hpp"
+#include "remat/schedule/simplify.hpp"
 #include "remat/solver/solution.hpp"
 
 namespace {
@@ -603,6 +609,147 @@ TEST_CASE("what a start began may be carried through a loop, and ends in or behi
   CHECK(peak_of(m) == 404 + (4 + 404 + 400));  // what the first receive holds, and what the loop returns
   CHECK(refusal_of("%p = (f32[2], token[]) parameter(0)\nROOT %d = (f32[2], token[]) recv-done(%p)\n")
             .find("recv-done d ends p; expected an operation that a start began") != std::string::npos);
+}
+
+TEST_CASE("metadata say from which line an operation comes, and what the framework calls it") {
+  const hlo_module m = parse_hlo(R"(HloModule m, is_scheduled=true
+
+FileNames
+1 "/home/user/steps.py"
+2 "other \"file\".py"
+
+FunctionNames
+1 "step"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=32 end_line=33 column=8 end_column=35}
+2 {file_name_id=2 function_name_id=1 line=7 end_line=7 column=1 end_column=2}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=1}
+
+fused {
+  p = f32[100] parameter(0)
+  ROOT n = f32[100] negate(p), metadata={op_name="jit(f)/neg" stack_frame_id=1}
+}
+body {
+  t = (s32[], f32[100]) parameter(0)
+  k = s32[] get-tuple-element(t), index=0
+  x = f32[100] get-tuple-element(t), index=1
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  y = f32[100] tanh(x)
+  ROOT o = (s32[], f32[100]) tuple(next, y)
+}
+test {
+  t = (s32[], f32[100]) parameter(0)
+  k = s32[] get-tuple-element(t), index=0
+  l = s32[] constant(8)
+  ROOT c = pred[] compare(k, l), direction=LT
+}
+ENTRY main {
+  x = f32[100] parameter(0)
+  zero = s32[] constant(0)
+  a = f32[100] tanh(x), metadata={op_type="tanh" op_name="jit(f)/tanh \"}\"" source_file="model.py" source_line=12}
+  b = f32[100] fusion(a), kind=kLoop, calls=fused
+  c = f32[100] exponential(b), metadata={op_name="jit(f)/exp" stack_frame_id=2}
+  d = f32[100] negate(c), metadata={op_name="jit(f)/none" stack_frame_id=9}
+  i = (s32[], f32[100]) tuple(zero, d)
+  w = (s32[], f32[100]) while(i), condition=test, body=body
+  e = f32[100] get-tuple-element(w), index=1
+  ROOT f = f32[100] add(c, e)
+}
+)",
+                                 "m.txt");
+  const auto source = [&](const char* name) { return std::string(m.graph.source(find(m, name))); };
+  const auto scope = [&](const char* name) { return std::string(m.graph.scope(find(m, name))); };
+  CHECK(source("a") == "model.py:12");
+  CHECK(scope("a") == "jit(f)/tanh \"}\"");
+  CHECK(source("b") == "/home/user/steps.py:32");  // of the root of the fusion
+  CHECK(scope("b") == "jit(f)/neg");
+  CHECK(source("c") == "other \"file\".py:7");
+  CHECK(source("f").empty());
+  REQUIRE(m.loops.size() == 1);
+  CHECK(m.loops[0] == find(m, "w"));
+
+  const problem p(m.graph, unit_cost{});
+  const memory_profile profile = memory_profile_of(p, m.graph, listed_order(p));
+  REQUIRE(profile.by_source.size() >= 2);
+  std::int64_t sum = 0;
+  for (const memory_profile::from_line& line : profile.by_source) sum += line.bytes;
+  for (const memory_profile::resident& r : profile.at_peak)
+    if (!r.name.starts_with("workspace of")) sum -= r.bytes;
+  CHECK(sum == 0);
+  const auto line = std::find_if(profile.by_source.begin(), profile.by_source.end(),
+                                 [](const auto& l) { return l.source == "other \"file\".py:7"; });
+  REQUIRE(line != profile.by_source.end());
+  CHECK(line->bytes == 400);  // c waits for the sum while the loop runs
+  CHECK(line->time == 1);
+
+  // The JSON format carries both, and a graph without them has no table.
+  const training_graph again = to_training_graph({to_json(m.graph), "m.json"});
+  CHECK(again.source(find(m, "b")) == "/home/user/steps.py:32");
+  CHECK(again.scope(find(m, "b")) == "jit(f)/neg");
+  const hlo_module bare = module_of("%x = f32[10] parameter(0)\nROOT %y = f32[10] tanh(%x)\n");
+  const problem q(bare.graph, unit_cost{});
+  CHECK(memory_profile_of(q, bare.graph, listed_order(q)).by_source.empty());
+
+  // Traces and pictures show them.
+  std::ostringstream trace, picture;
+  write_trace(trace, p, m.graph, listed_order(p));
+  CHECK(trace.str().find(R"("source": "/home/user/steps.py:32")") != std::string::npos);
+  CHECK(trace.str().find(R"("scope": "jit(f)/neg")") != std::string::npos);
+  write_dot(picture, m.graph, p.graph(), h_partition(p.graph()));
+  CHECK(picture.str().find("steps.py:32") != std::string::npos);
+}
+
+TEST_CASE("what a loop stacks up has the line that makes the parts") {
+  const std::string state = "(s32[], f32[100], f32[8,100])";
+  const hlo_module m = module_of(R"(
+    %x = f32[100] parameter(0)
+    %zero = s32[] constant(0)
+    %none = f32[] constant(0)
+    %stack = f32[8,100] broadcast(%none), dimensions={}
+    %i = )" + state + R"( tuple(%zero, %x, %stack)
+    %w = )" + state + R"( while(%i), condition=%test, body=%body, metadata={source_file="m.py" source_line=9}
+    %e = f32[8,100] get-tuple-element(%w), index=2
+    ROOT %f = f32[8,100] negate(%e), metadata={source_file="m.py" source_line=20}
+)",
+                                 "%body {\n  %t = " + state + R"( parameter(0)
+  %k = s32[] get-tuple-element(%t), index=0
+  %x = f32[100] get-tuple-element(%t), index=1
+  %s = f32[8,100] get-tuple-element(%t), index=2
+  %one = s32[] constant(1)
+  %zero = s32[] constant(0)
+  %next = s32[] add(%k, %one)
+  %y = f32[100] tanh(%x), metadata={source_file="m.py" source_line=5}
+  %z = f32[100] negate(%y), metadata={source_file="m.py" source_line=6}
+  %r = f32[1,100] reshape(%z), metadata={source_file="m.py" source_line=7}
+  %d = f32[8,100] dynamic-update-slice(%s, %r, %k, %zero), metadata={source_file="m.py" source_line=8}
+  ROOT %o = )" + state + R"( tuple(%next, %y, %d)
+}
+%test {
+  %t = )" + state + R"( parameter(0)
+  %k = s32[] get-tuple-element(%t), index=0
+  %l = s32[] constant(8)
+  ROOT %c = pred[] compare(%k, %l), direction=LT
+}
+)");
+  const auto outputs = m.graph.outputs(find(m, "w"));
+  REQUIRE(outputs.size() == 3);
+  CHECK(m.graph.source(find(m, "w")) == "m.py:9");
+  CHECK(m.graph.source(outputs[1]) == "m.py:5");
+  CHECK(m.graph.source(outputs[2]) == "m.py:7");
+  const problem p(m.graph, unit_cost{});
+  const memory_profile profile = memory_profile_of(p, m.graph, listed_order(p));
+  REQUIRE(profile.by_source.size() >= 2);
+  const auto stacked = std::find_if(profile.by_source.begin(), profile.by_source.end(),
+                                    [](const auto& l) { return l.source == "m.py:7"; });
+  REQUIRE(stacked != profile.by_source.end());
+  CHECK(stacked->bytes == 3200);
+  CHECK(stacked->time == 1);  // one run of the loop
+  CHECK(to_training_graph({to_json(m.graph), "m.json"}).source(outputs[2]) == "m.py:7");
 }
 
 TEST_CASE("the groups of a mesh are a value with blanks") {

@@ -31,6 +31,7 @@ remat::schedule_file random_file(std::uint64_t seed) {
                            remat::step::prefetch(t), remat::step::drop(t)};
     file.plan.steps.push_back(steps[random() % kinds]);
   }
+  for (std::uint64_t k = 0; k < seed % 4; ++k) file.operations.push_back("while." + std::to_string(k) + " \"");
   if (!file.plan.has_copies()) return file;
   const auto number = [&] { return static_cast<double>(random() + 1) / 3e9; };
   if (seed % 3 != 0) file.host_peak_bytes = static_cast<std::int64_t>(random() >> 1U);

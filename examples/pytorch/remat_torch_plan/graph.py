@@ -159,6 +159,8 @@ class TrainingGraph:
                 entry["replay"] = {"generator": device, "state_bytes": CPU_STATE_BYTES if device == "cpu" else 16}
             if measured:
                 entry["time_us"] = o.time_us
+            mark = _mark(o.node) if o.node is not None else {}
+            entry.update({key: mark[of] for key, of in (("source", "line"), ("scope", "module")) if mark.get(of)})
             operations.append(entry)
         tensors = [
             {"id": s.index, "name": s.name, "bytes": s.bytes, "kind": s.kind, "dtype": s.dtype, "shape": s.shape}

@@ -116,6 +116,15 @@ concept named_graph = data_flow_graph<G> && requires(const G& g, op_id o, tensor
   { g.name(t) } -> std::convertible_to<std::string_view>;
 };
 
+/// Refinement: the graph knows from which line of the user's program an operation comes, its path in the words of the
+/// framework, and the line of a tensor if it is not the one of its producer (for reports; each may be empty).
+template <class G>
+concept sourced_graph = data_flow_graph<G> && requires(const G& g, op_id o, tensor_id t) {
+  { g.source(o) } -> std::convertible_to<std::string_view>;
+  { g.scope(o) } -> std::convertible_to<std::string_view>;
+  { g.source(t) } -> std::convertible_to<std::string_view>;
+};
+
 /// The costs of a graph's operations and tensors. A cost model is separate from the graph: one graph has many models.
 ///
 /// Syntax: `c.time(g, o)`, the time of one run of operation `o`, in a unit of the model's own (seconds in `roofline`

@@ -36,6 +36,7 @@ struct tensor_spec {
   std::string name{};                          ///< a name for messages and reports
   std::int64_t bytes = 0;                      ///< its size, at least 0
   tensor_kind kind = tensor_kind::activation;  ///< its role
+  std::string source{};                        ///< the line that makes it, if that is not its producer's
 };
 
 /// One operation, as given to `training_graph::add_operation`. NaN stands for a figure that is not known.
@@ -50,6 +51,8 @@ struct operation_spec {
   std::int64_t workspace = 0;                                        ///< bytes in use while it runs
   bool deterministic = true;  ///< false: random; it runs again with the same seed
   bool recomputable = true;   ///< false: it must not run twice
+  std::string source{};       ///< the line of the user's program, "model.py:12"; may be empty
+  std::string scope{};        ///< a path in the words of the framework, "blocks.0.norm"; may be empty
 };
 
 /// The library's own data-flow graph: it owns everything.
@@ -104,6 +107,9 @@ class training_graph {
   /// Returns the name of tensor `t`.
   [[nodiscard]] std::string_view name(tensor_id t) const noexcept { return at(t).name; }
 
+  /// Returns the line of the user's program that makes tensor `t`; empty if it is the one of its producer.
+  [[nodiscard]] std::string_view source(tensor_id t) const noexcept { return at(t).source; }
+
   /// Returns the name of operation `o`.
   [[nodiscard]] std::string_view name(op_id o) const noexcept { return at(o).name; }
   /// Returns the phase of operation `o`.
@@ -120,6 +126,10 @@ class training_graph {
   [[nodiscard]] bool deterministic(op_id o) const noexcept { return at(o).deterministic; }
   /// Returns false if `o` must not run twice.
   [[nodiscard]] bool recomputable(op_id o) const noexcept { return at(o).recomputable; }
+  /// Returns the line of the user's program from which `o` comes, "model.py:12"; empty if it is not known.
+  [[nodiscard]] std::string_view source(op_id o) const noexcept { return at(o).source; }
+  /// Returns the path of `o` in the words of the framework, "blocks.0.norm"; empty if it is not known.
+  [[nodiscard]] std::string_view scope(op_id o) const noexcept { return at(o).scope; }
 
  private:
   [[nodiscard]] const tensor_spec& at(tensor_id t) const noexcept { return tensors_[index(t)]; }

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "remat/core/id.hpp"
 #include "remat/graph/training_graph.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -18,6 +20,7 @@ struct hlo_module {
   std::int64_t donated_bytes = 0;    ///< parameters in whose place XLA may write outputs (`input_output_alias`)
   std::int64_t constant_bytes = 0;   ///< the constants of all computations that run
   std::int64_t output_bytes = 0;     ///< the arrays that the entry computation returns
+  std::vector<op_id> loops{};        ///< the operations that are loops, ascending: a schedule runs each as a whole
 };
 
 /// True if `text` begins as the text of an HLO module does: with the word `HloModule`, after blanks and comments.
@@ -59,7 +62,12 @@ struct hlo_module {
 /// - An instruction that is not known here is an operation of its operands and its shape.
 /// - **Control predecessors** run before: the instruction reads an array of no bytes that each of them makes.
 ///
-/// Shardings and metadata are not read. There is no way back from a schedule to HLO.
+/// - **Metadata**: the `source` of an operation is `source_file:source_line`, or the innermost frame of its stack; its
+///   `scope` is `op_name`. An instruction without metadata has those of the root of what it calls. A result of a
+///   `while` or a `call` has the `source` of the instruction that makes it there; of an array that a loop stacks up,
+///   that of the parts.
+///
+/// Shardings are not read. There is no way back from a schedule to HLO.
 ///
 /// Throws `bad_file` for text that breaks the format, with line and column, and the correct form. O(text) time and
 /// memory, but for sorting the operands of an instruction; computations may be nested to any depth.

@@ -305,6 +305,7 @@ struct schedule_file {
   std::optional<std::int64_t> host_peak_bytes{};  ///< the peak of copies on the host; empty: not stated
   std::optional<host_link> link{};                ///< the link of the solve; only beside copies
   std::optional<double> time{};                   ///< the schedule's time with `link`; only beside copies
+  std::vector<std::string> operations{};          ///< operation → its name in its source; empty: not stated
 
   friend bool operator==(const schedule_file&, const schedule_file&) = default;
 };

@@ -35,7 +35,8 @@ void write_dot(std::ostream& out, const std::function<std::string(op_id)>& name_
 
 /// \overload
 ///
-/// Takes the names of `graph`, from which `flat` was made, if the graph has names.
+/// Takes the names of `graph`, from which `flat` was made, if the graph has names, and below them the lines of the
+/// user's program, if it knows them.
 ///
 ///     std::ofstream file("hierarchy.dot");
 ///     write_dot(file, graph, problem.graph(), h);   // dot -Tsvg hierarchy.dot
@@ -43,7 +44,13 @@ template <data_flow_graph G>
 void write_dot(std::ostream& out, [[maybe_unused]] const G& graph, const flat_graph& flat, const operation_hierarchy& h,
                const dot_options& options = {}) {
   std::function<std::string(op_id)> name_of;
-  if constexpr (named_graph<G>) name_of = [&](op_id o) { return std::string(std::string_view(graph.name(o))); };
+  if constexpr (named_graph<G>)
+    name_of = [&](op_id o) {
+      std::string name(std::string_view(graph.name(o)));
+      if constexpr (sourced_graph<G>)
+        if (const std::string_view source = graph.source(o); !source.empty()) name.append("\n").append(source);
+      return name;
+    };
   write_dot(out, name_of, flat, h, options);
 }
 

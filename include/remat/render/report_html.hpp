@@ -75,7 +75,8 @@ struct entry {
 ///
 /// It shows the frontier (overhead against budget), memory over time against the budget, which operation runs when, a
 /// picture of the graph and a table of its groups, a table of all solves, with the command for each schedule, and for
-/// each schedule what it recomputes most, what it keeps from forward to backward and what is in memory at its peak.
+/// each schedule what it recomputes most, what it keeps from forward to backward and what is in memory at its peak. If
+/// operations know their lines in the user's program, a table shows what each line keeps at the baseline's peak.
 /// Charts can be zoomed, and saved as CSV and PNG. All but the charts is plain HTML. Any schedule can be added: the
 /// report needs no solver.
 ///
@@ -98,7 +99,10 @@ class html_report {
   explicit html_report(report_subject subject) : subject_(std::move(subject)) {}
 
   /// The line to compare with: a schedule that recomputes nothing, without a budget.
-  void baseline(const memory_profile& profile) { baseline_ = downsample(profile.memory, memory_buckets); }
+  void baseline(const memory_profile& profile) {
+    baseline_ = downsample(profile.memory, memory_buckets);
+    lines_ = profile.by_source;
+  }
 
   /// Shows the graph of `p`: a picture, and a table of its groups, which are those of `h`. If most operations have
   /// names of the form "blocks.0: aten.mm (model.py:12)", the groups of the table are these modules.
@@ -141,6 +145,7 @@ class html_report {
   report_subject subject_;
   std::vector<detail::report_html::entry> solves_;
   std::vector<memory_point> baseline_;
+  std::vector<memory_profile::from_line> lines_;  // the baseline has them
   std::optional<detail::described_graph> graph_;
 };
 

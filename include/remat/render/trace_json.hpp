@@ -43,8 +43,8 @@ template <class G>
 ///   its phase as the category, with "recomputation" from its second run on; and as arguments its id, the number of the
 ///   run and of all its runs, the bytes that it writes, its workspace, the memory in use while it runs (on streams:
 ///   when it begins), the bytes freed right behind it in the schedule, and those of the freed tensors that are made
-///   again
-///   ("evicts").
+///   again ("evicts"). If `names` knows them, also the line of the user's program ("source") and the path in the words
+///   of the framework ("scope").
 /// - A counter ("C") shows the memory in use, workspaces included, and what is left of the problem's budget, so that
 ///   viewers that stack them draw the budget; a mark ("i") shows the first peak. Without streams, the maximum of the
 ///   counter is the peak that `check` reports. On streams, bytes count from the begin of the compute that allocates

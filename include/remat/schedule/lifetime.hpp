@@ -98,6 +98,14 @@ struct memory_profile {
     std::string name{};           ///< the tensor's name, or "workspace of" and the operation
     std::int64_t bytes = 0;       ///< the bytes that it takes
     std::uint32_t operation = 0;  ///< the first that makes the tensor, or the one that has the workspace
+    std::string source{};         ///< the line of the user's program that makes the tensor; may be empty
+  };
+
+  /// The tensors in memory at the peak that one line of the user's program makes.
+  struct from_line {
+    std::string source{};    ///< the line, "model.py:12"; empty for tensors whose line is not known
+    std::int64_t bytes = 0;  ///< the bytes of these tensors
+    double time = 0;         ///< the time of one run of each of their producers
   };
 
   std::vector<memory_point> memory{};    ///< one point at each compute and each prefetch, and one at the end
@@ -109,11 +117,12 @@ struct memory_profile {
   std::vector<rerun> reruns{};           ///< the same operations one by one, ascending
   double rerun_time = 0;                 ///< the time of all reruns
   std::vector<resident> at_peak{};       ///< tensors and workspace at the peak, largest first
-  std::optional<double> turn_time{};     ///< when the first backward operation begins; empty if none runs
-  std::vector<resident> kept{};          ///< tensors in memory just before `turn_time`, largest first
-  std::vector<memory_point> host{};      ///< bytes on the host: one point at each offload and each drop
-  std::int64_t host_peak_bytes = 0;      ///< the most bytes on the host
-  std::uint64_t copies = 0;              ///< copies to the host and back
+  std::vector<from_line> by_source{};  ///< the tensors of `at_peak` by lines, most bytes first; empty: no line is known
+  std::optional<double> turn_time{};   ///< when the first backward operation begins; empty if none runs
+  std::vector<resident> kept{};        ///< tensors in memory just before `turn_time`, largest first
+  std::vector<memory_point> host{};    ///< bytes on the host: one point at each offload and each drop
+  std::int64_t host_peak_bytes = 0;    ///< the most bytes on the host
+  std::uint64_t copies = 0;            ///< copies to the host and back
   std::vector<resident> copied{};  ///< tensors that go to the host, with the bytes of all their copies, largest first
   engine_times times{};            ///< the times of the steps and the engines; empty if the problem has no link
 };
@@ -124,14 +133,26 @@ struct name_lookup {
   std::function<std::string(tensor_id)> tensor{};  ///< gives the name of a tensor
   /// Gives the module of an operation as a path with dots, "blocks.0.norm"; may be empty, and so may what it gives.
   std::function<std::string(op_id)> module{};
+  /// Gives the line of the user's program; may be empty, and so may what it gives, as in the next two.
+  std::function<std::string(op_id)> source{};
+  /// Gives the line that makes a tensor, if it is not its producer's.
+  std::function<std::string(tensor_id)> line{};
+  /// Gives the path of an operation in the words of the framework.
+  std::function<std::string(op_id)> scope{};
 };
 
 /// Returns the names of a graph, which must outlive the result.
 template <named_graph G>
 [[nodiscard]] name_lookup names_of(const G& graph) {
-  return {[&graph](op_id o) { return std::string(std::string_view(graph.name(o))); },
-          [&graph](tensor_id t) { return std::string(std::string_view(graph.name(t))); },
-          {}};
+  name_lookup names;
+  names.operation = [&graph](op_id o) { return std::string(std::string_view(graph.name(o))); };
+  names.tensor = [&graph](tensor_id t) { return std::string(std::string_view(graph.name(t))); };
+  if constexpr (sourced_graph<G>) {
+    names.source = [&graph](op_id o) { return std::string(std::string_view(graph.source(o))); };
+    names.line = [&graph](tensor_id t) { return std::string(std::string_view(graph.source(t))); };
+    names.scope = [&graph](op_id o) { return std::string(std::string_view(graph.scope(o))); };
+  }
+  return names;
 }
 
 /// Runs the exact checker over a legal `plan` and records what it does. Times are the cost model's, one compute after

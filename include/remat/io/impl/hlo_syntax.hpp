@@ -76,6 +76,7 @@ struct module {
   std::vector<instruction> instructions{};
   std::vector<computation> computations{};
   std::unordered_map<std::string_view, std::uint32_t> computation_of{};
+  std::unordered_map<std::int64_t, std::string_view> files{}, locations{}, frames{};  // tables for metadata, by number
   std::uint32_t entry = none;
 
   /// Throws `bad_file` at the place of the text where `at` points.
@@ -229,6 +230,40 @@ class cursor {
   return all;
 }
 
+/// The value of `key` in a group such as `{op_name="a" source_line=3}`, as it is written; empty if it is not there.
+[[nodiscard]] inline std::string_view field_of(std::string_view group, std::string_view key) {
+  cursor in(group);
+  for (in.take('{'); !in.at_end();) {
+    const std::string_view found = in.word();
+    if (!in.take('=')) {
+      in.advance();
+      continue;
+    }
+    in.skip();
+    const char* const first = in.at();
+    if (in.peek() == '"') {
+      if (!in.skip_string()) return {};
+    } else if (in.peek() == '{' || in.peek() == '(' || in.peek() == '[') {
+      if (in.skip_group() != nullptr) return {};
+    } else {
+      in.word();
+    }
+    if (found == key) return {first, static_cast<std::size_t>(in.at() - first)};
+  }
+  return {};
+}
+
+/// The text between quotation marks, without the backslashes before marks of the text itself.
+[[nodiscard]] inline std::string unquoted(std::string_view text) {
+  std::string out;
+  if (text.size() < 2) return out;
+  for (std::size_t i = 1; i + 1 < text.size(); ++i) {
+    if (text[i] == '\\' && i + 2 < text.size()) ++i;
+    out += text[i];
+  }
+  return out;
+}
+
 /// Bits of an element of a type; 0 for token and opaque, empty for an unknown type.
 [[nodiscard]] inline std::optional<std::int64_t> bits_of(std::string_view type) {
   if (type == "pred") return 8;
@@ -327,13 +362,19 @@ class parser {
       in_ = before;
       return false;
     }
+    std::unordered_map<std::int64_t, std::string_view>* const rows = title == "FileNames"       ? &out_.files
+                                                                     : title == "FileLocations" ? &out_.locations
+                                                                     : title == "StackFrames"   ? &out_.frames
+                                                                                                : nullptr;
     while (in_.peek() >= '0' && in_.peek() <= '9') {
-      in_.word();
+      const std::int64_t number = number_at(in_.word()).value_or(-1);
       in_.skip();
+      const char* const first = in_.at();
       if (in_.peek() == '{')
         skip_group();
       else if (in_.peek() != '"' || !in_.skip_string())
         fail_as("a text in quotation marks or a group in braces");
+      if (rows != nullptr) rows->emplace(number, std::string_view(first, static_cast<std::size_t>(in_.at() - first)));
       in_.skip();
     }
     return true;
@@ -676,7 +717,7 @@ class parser {
   }
 
   [[nodiscard]] static bool matters(std::string_view key) {
-    constexpr std::array<std::string_view, 16> keys{"to_apply",
+    constexpr std::array<std::string_view, 17> keys{"to_apply",
                                                     "calls",
                                                     "body",
                                                     "condition",
@@ -691,7 +732,8 @@ class parser {
                                                     "backend_config",
                                                     "custom_call_target",
                                                     "custom_call_has_side_effect",
-                                                    "output_to_operand_aliasing"};
+                                                    "output_to_operand_aliasing",
+                                                    "metadata"};
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   }
 

@@ -92,6 +92,7 @@ struct array {
   std::uint32_t instruction = none, number = 0;  // the instruction, and the number among its leaves
   owner of = owner::operation;
   bool is_donated = false, is_result = false, is_read = false, is_final = false;
+  std::uint32_t made_by = none;   // the instruction in a called computation that makes what it holds, if that is known
   std::uint32_t ended_by = none;  // the instruction that ends what makes it, if another computation began that
 };
 
@@ -117,10 +118,11 @@ struct summary {
   std::int64_t workspace = 0;
   work done{};
   bool once = false;
-  std::vector<std::uint32_t> from{};  // one for each result: the leaf of the parameters that it is, or `none`
-  std::vector<std::uint32_t> over{};  // … over which it is written in place, or `none`
-  std::vector<double> traffic{};      // one for each leaf of the parameters: bytes that are read
-  double written = 0;                 // bytes of the results that are written
+  std::vector<std::uint32_t> from{};     // one for each result: the leaf of the parameters that it is, or `none`
+  std::vector<std::uint32_t> over{};     // … over which it is written in place, or `none`
+  std::vector<std::uint32_t> made_by{};  // … the instruction that makes what it holds, or `none`
+  std::vector<double> traffic{};         // one for each leaf of the parameters: bytes that are read
+  double written = 0;                    // bytes of the results that are written
 };
 
 /// Turns a module into operations on arrays.
@@ -415,6 +417,7 @@ class lowering {
         array_of_[i.leaves.begin + k] = o.inputs[k];
       } else {
         make(list, o, number, k);
+        list.arrays[o.outputs.back()].made_by = body.made_by[k];
         o.in_place.emplace_back(o.inputs[k], o.outputs.back());
       }
     }
@@ -442,6 +445,7 @@ class lowering {
         array_of_[i.leaves.begin + k] = o.inputs[s.from[k]];
       } else {
         make(list, o, number, k);
+        list.arrays[o.outputs.back()].made_by = s.made_by[k];
         if (s.over[k] != none) o.in_place.emplace_back(o.inputs[s.over[k]], o.outputs.back());
       }
     }
@@ -859,7 +863,7 @@ class lowering {
       std::uint32_t first = none, last = 0;
       bool is_counted = true;
     };
-    std::vector<stay> stays(list.arrays.size());  // of each place
+    std::vector<stay> stays(list.arrays.size());  // a row for each place
     for (std::uint32_t a = 0; a < place.size(); ++a) {
       const array& x = list.arrays[a];
       stay& s = stays[place[a]];
@@ -1008,8 +1012,25 @@ class lowering {
     for (const std::uint32_t a : list.results) {
       s.from.push_back(list.arrays[a].of == array::owner::parameter ? place[a] : none);
       s.over.push_back(over[a]);
+      s.made_by.push_back(u.producer[a] == none ? none : maker_of(list, list.operations[u.producer[a]], a));
       s.written += written[a] >= 0 ? written[a] : static_cast<double>(list.arrays[a].bytes);
     }
+  }
+
+  /// The instruction that makes what array `a` holds. An operation that writes a part over an array, as a loop that
+  /// stacks what it keeps, holds what the largest other array that it reads holds.
+  [[nodiscard]] static std::uint32_t maker_of(const listing& list, const operation& o, std::uint32_t a) {
+    const auto over =
+        std::find_if(o.in_place.begin(), o.in_place.end(), [&](const auto& pair) { return pair.second == a; });
+    if (over == o.in_place.end() || o.outputs.size() != 1) return o.instruction;
+    const array* part = nullptr;
+    for (const std::uint32_t x : o.inputs) {
+      const array& read = list.arrays[x];
+      if (x != over->first && read.of == array::owner::operation && (part == nullptr || read.bytes > part->bytes))
+        part = &read;
+    }
+    if (part == nullptr) return o.instruction;
+    return part->made_by == none ? part->instruction : part->made_by;
   }
 
   // ---- the entry ----------------------------------------------------------------------------------------------------
@@ -1052,6 +1073,35 @@ class lowering {
     return name;
   }
 
+  /// The metadata of an instruction, or if it has none, of the root of what it calls: a fusion of the compiler's own.
+  [[nodiscard]] std::string_view metadata_of(std::uint32_t i) const {
+    constexpr int deepest = 4;
+    for (int depth = 0;; i = module_.computations[called_[i].front()].root) {
+      const std::string_view found = module_.find(at(i), "metadata");
+      if (!found.empty() || called_[i].empty() || ++depth > deepest) return found;
+    }
+  }
+
+  /// The line of the user's program: that of the metadata, or of the innermost frame of their stack.
+  [[nodiscard]] std::string source_of(std::string_view metadata) const {
+    const auto row = [](const auto& table, std::string_view number) {
+      const auto found = table.find(hlo_syntax::number_at(number).value_or(-1));
+      return found == table.end() ? std::string_view() : found->second;
+    };
+    std::string_view file = hlo_syntax::field_of(metadata, "source_file");
+    std::string_view line = hlo_syntax::field_of(metadata, "source_line");
+    if (const std::string_view frame = hlo_syntax::field_of(metadata, "stack_frame_id");
+        file.empty() && !frame.empty()) {
+      const std::string_view place =
+          row(module_.locations, hlo_syntax::field_of(row(module_.frames, frame), "file_location_id"));
+      file = row(module_.files, hlo_syntax::field_of(place, "file_name_id"));
+      line = hlo_syntax::field_of(place, "line");
+    }
+    std::string source = hlo_syntax::unquoted(file);
+    if (!source.empty() && !line.empty()) source.append(":").append(line);
+    return source;
+  }
+
   hlo_module to_graph(listing& list) const {
     hlo_module out;
     out.graph = training_graph(std::string(module_.name));
@@ -1065,7 +1115,8 @@ class lowering {
       if (x.of == array::owner::operation && u.producers[a] == 0) continue;  // written in place
       tensor_kind kind = u.producers[a] > 1 ? tensor_kind::gradient : tensor_kind::activation;
       if (is_resident(x)) kind = tensor_kind::input;
-      tensor_of[a] = out.graph.add_tensor({name_of(x), x.bytes, kind});
+      std::string line = x.made_by == none ? std::string() : source_of(metadata_of(x.made_by));
+      tensor_of[a] = out.graph.add_tensor({name_of(x), x.bytes, kind, std::move(line)});
       if (x.of == array::owner::parameter) out.parameter_bytes += x.bytes;
       if (x.is_donated) {
         out.donated_bytes += x.bytes;
@@ -1093,7 +1144,11 @@ class lowering {
       spec.bytes_accessed = o.done.traffic;
       spec.workspace = o.workspace;
       spec.recomputable = !o.once;
-      out.graph.add_operation(std::move(spec));
+      const std::string_view metadata = metadata_of(o.instruction);
+      spec.source = source_of(metadata);
+      spec.scope = hlo_syntax::unquoted(hlo_syntax::field_of(metadata, "op_name"));
+      const op_id id = out.graph.add_operation(std::move(spec));
+      if (effect_of(at(o.instruction).opcode) == effect::loop) out.loops.push_back(id);
     }
     for (const std::uint32_t a : list.results) {
       out.output_bytes += list.arrays[a].bytes;

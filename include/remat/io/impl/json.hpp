@@ -347,6 +347,7 @@ class reader {
       if (spec.bytes > largest - total_) bytes.fail_as("smaller: all sizes up to here exceed 2^63 − 1 bytes together");
       total_ += spec.bytes;
     }
+    if (const auto source = element.find("source")) spec.source = source->string();
     if (const auto dtype = element.find("dtype")) (void)dtype->string();
     if (const auto shape = element.find("shape"))
       for (const json_value::member& extent : shape->elements())
@@ -385,6 +386,8 @@ class reader {
     }
     if (const auto same = element.find("deterministic")) spec.deterministic = same->boolean();
     if (const auto again = element.find("recomputable")) spec.recomputable = again->boolean();
+    if (const auto source = element.find("source")) spec.source = source->string();
+    if (const auto scope = element.find("scope")) spec.scope = scope->string();
     if (const auto shapes = element.find("inputs_shape_only"))
       for (const json_value::member& m : shapes->elements()) (void)tensor_of(m.value);
     graph_.add_operation(std::move(spec));
@@ -438,6 +441,8 @@ class reader {
   };
   nlohmann::ordered_json out{{"id", index(o)}, {"name", graph.name(o)}};
   if (graph.phase(o) != op_phase::unknown) out["phase"] = to_string(graph.phase(o));
+  if (!graph.source(o).empty()) out["source"] = graph.source(o);
+  if (!graph.scope(o).empty()) out["scope"] = graph.scope(o);
   out["inputs"] = ids(graph.inputs(o));
   out["outputs"] = ids(graph.outputs(o));
   const auto add = [&](const char* key, double value) {
@@ -487,8 +492,10 @@ REMAT_INLINE std::string to_json(const training_graph& graph) {
   namespace parts = detail::training_graph_json;
   add_list("tensors", graph.num_tensors(), [&](std::size_t i) {
     const auto t = static_cast<tensor_id>(i);
-    return ordered_json{
+    ordered_json element{
         {"id", i}, {"name", graph.name(t)}, {"bytes", graph.bytes(t)}, {"kind", to_string(graph.kind(t))}};
+    if (!graph.source(t).empty()) element["source"] = graph.source(t);
+    return element;
   });
   add_list("operations", graph.num_operations(),
            [&](std::size_t i) { return parts::to_object(graph, static_cast<op_id>(i)); });
@@ -597,6 +604,8 @@ REMAT_INLINE schedule_file to_schedule(const json_document& document) {
   file.plan.steps.reserve(steps.elements().size());
   for (const json_value::member& element : steps.elements())
     file.plan.steps.push_back(reading::read_step(element.value, version));
+  if (const auto names = reading::stated(root, "operations"))
+    for (const json_value::member& element : names->elements()) file.operations.emplace_back(element.value.string());
   return file;
 }
 
@@ -620,6 +629,14 @@ REMAT_INLINE std::string to_json(const schedule_file& file) {
       out += ", \"link\": {\"out\": " + number(file.link->out) + ", \"in\": " + number(file.link->in) +
              ", \"latency\": " + number(file.link->latency) + "}";
     if (file.time) out += ", \"time\": " + number(*file.time);
+  }
+  if (!file.operations.empty()) {
+    const char* before = ",\n\"operations\": [";
+    for (const std::string& name : file.operations) {
+      out += before + quoted(name);
+      before = ", ";
+    }
+    out += ']';
   }
   out += ",\n\"steps\": [";
   out.reserve(out.size() + file.plan.steps.size() * 20);
@@ -646,7 +663,7 @@ namespace detail::unknown_keys_json {
 /// root itself if `list` is empty.
 struct known_keys {
   std::string_view format, list;
-  std::array<std::string_view, 14> keys;  // the rest is empty
+  std::array<std::string_view, 16> keys;  // the rest is empty
 
   [[nodiscard]] std::span<const std::string_view> named() const {
     return {keys.begin(), std::find(keys.begin(), keys.end(), std::string_view())};
@@ -658,11 +675,11 @@ inline constexpr std::array<known_keys, 8> formats{
     {{"training-graph",
       "",
       {"format", "version", "name", "source", "tensors", "operations", "outputs", "baseline", "note"}},
-     {"training-graph", "tensors", {"id", "name", "bytes", "kind", "dtype", "shape"}},
+     {"training-graph", "tensors", {"id", "name", "bytes", "kind", "dtype", "shape", "source"}},
      {"training-graph",
       "operations",
       {"id", "name", "phase", "inputs", "outputs", "flops", "bytes_accessed", "workspace_bytes", "time_us",
-       "deterministic", "recomputable", "inputs_shape_only", "fct", "replay"}},
+       "deterministic", "recomputable", "inputs_shape_only", "source", "scope", "fct", "replay"}},
      {"training-graph",
       "baseline",
       {"peak_bytes", "flops", "time_us", "lower_bound_bytes", "rockmate_noremat_peak_bytes",
@@ -678,7 +695,7 @@ inline constexpr std::array<known_keys, 8> formats{
      {"training-schedule",
       "",
       {"format", "version", "graph", "solver", "budget_bytes", "peak_bytes", "host_peak_bytes", "link", "time", "steps",
-       "note"}},
+       "operations", "note"}},
      {"training-schedule", "link", {"out", "in", "latency"}}}};
 
 [[nodiscard]] inline std::string_view nearest(std::string_view key, std::span<const std::string_view> known) {

@@ -28,8 +28,9 @@ namespace detail::report_html {
 class page {
  public:
   page(std::ostream& out, const report_subject& subject, const std::vector<entry>& solves,
-       const std::vector<memory_point>& baseline, const std::optional<described_graph>& graph)
-      : out_(out), subject_(subject), solves_(solves), baseline_(baseline), graph_(graph) {
+       const std::vector<memory_point>& baseline, const std::vector<memory_profile::from_line>& lines,
+       const std::optional<described_graph>& graph)
+      : out_(out), subject_(subject), solves_(solves), baseline_(baseline), lines_(lines), graph_(graph) {
     for (const entry& e : solves) {
       budgets_.push_back(e.solve.budget_bytes);
       if (std::find(solvers_.begin(), solvers_.end(), e.solve.solver) != solvers_.end()) continue;
@@ -51,6 +52,7 @@ class page {
     write_next();
     write_schedules();
     write_differences();
+    write_lines();
     write_graph_tables();
     write_figures();
     write_scripts();
@@ -625,6 +627,22 @@ are not the same operations. A * stands for numbers.</p>
                                                   [](std::uint32_t n) { return n != operation_hierarchy::none; }));
   }
 
+  /// The lines of the user's program whose tensors are in memory at the baseline's peak.
+  void write_lines() {
+    if (lines_.empty()) return;
+    out_ << R"(<section aria-labelledby="h-lines">
+<h2 id="h-lines">Lines of the program</h2>
+<p>What each line keeps at the peak of the baseline, and how long its operations take to run again. Recompute the lines
+that keep much for little time.</p>
+<div class="scroll"><table>
+)";
+    write_columns({"Line", "#Kept at the peak", "#of the peak", "#Time to run again"});
+    for (const memory_profile::from_line& line : lines_)
+      write_row(line.source.empty() ? "(no line is known)" : line.source,
+                {format_bytes(line.bytes), format_percent(share(line.bytes)), time_text(line.time)});
+    out_ << "</tbody>\n</table></div>\n</section>\n";
+  }
+
   void write_graph_tables() {
     if (!graph_ || graph_->groups.empty()) return;
     out_ << R"(<section aria-labelledby="h-groups">
@@ -885,6 +903,7 @@ window.addEventListener('error', function (e) {
   const report_subject& subject_;
   const std::vector<entry>& solves_;
   const std::vector<memory_point>& baseline_;
+  const std::vector<memory_profile::from_line>& lines_;
   const std::optional<described_graph>& graph_;
   std::vector<const entry*> rows_;        // the solves as the tables have them
   std::vector<std::int64_t> budgets_;     // all, largest first
@@ -948,7 +967,7 @@ REMAT_INLINE std::string html_report::escape(std::string_view text) {
 }
 
 REMAT_INLINE void html_report::write(std::ostream& out) const {
-  detail::report_html::page(out, subject_, solves_, baseline_, graph_).write();
+  detail::report_html::page(out, subject_, solves_, baseline_, lines_, graph_).write();
 }
 
 }  // namespace REMAT_NAMESPACE

@@ -342,6 +342,8 @@ class trace_writer {
     out_.member("runs", runs_[o]).key("recomputation").literal(again ? "true" : "false");
     out_.member("bytes_written", written).member("workspace_bytes", g.workspace[o]);
     out_.member("memory_bytes", now.memory);
+    for (const auto& [key, text_of] : {std::pair("source", &names_.source), std::pair("scope", &names_.scope)})
+      if (const std::string text = *text_of ? (*text_of)(id) : std::string(); !text.empty()) out_.member(key, text);
     write_frees(now.step + 1);
     out_.close('}').close('}');
   }

@@ -8,10 +8,10 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "remat/core/detail/linkage.hpp"
-#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 #include "remat/schedule/detail/engine_clocks.hpp"
@@ -130,6 +130,13 @@ inline void sort_by_size(std::vector<memory_profile::resident>& rows) {
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
 }
 
+/// The line of the user's program that makes a tensor; empty if it is not known.
+inline std::string line_of(const flat_graph& g, tensor_id t, const name_lookup& names) {
+  std::string line = names.line ? names.line(t) : std::string();
+  if (line.empty() && names.source) line = names.source(static_cast<op_id>(g.producers[index(t)].front()));
+  return line;
+}
+
 /// The tensors in memory after the first `steps` steps; largest first.
 inline std::vector<memory_profile::resident> residents(const flat_graph& g, const schedule& plan, std::size_t steps,
                                                        const name_lookup& names) {
@@ -144,9 +151,30 @@ inline std::vector<memory_profile::resident> residents(const flat_graph& g, cons
   std::vector<memory_profile::resident> rows;
   for (std::size_t t = 0; t < g.num_tensors; ++t)
     if (allocated[t] && g.bytes[t] != 0)
-      rows.push_back({names.tensor(static_cast<tensor_id>(t)), g.bytes[t], g.producers[t].front()});
+      rows.push_back({names.tensor(static_cast<tensor_id>(t)), g.bytes[t], g.producers[t].front(),
+                      line_of(g, static_cast<tensor_id>(t), names)});
   sort_by_size(rows);
   return rows;
+}
+
+/// The tensors in `rows` by the lines that make them; most bytes first. Empty if no line is known.
+inline std::vector<memory_profile::from_line> by_source(const flat_graph& g,
+                                                        const std::vector<memory_profile::resident>& rows) {
+  std::vector<memory_profile::from_line> all;
+  std::map<std::string, memory_profile::from_line> lines;
+  std::set<std::pair<std::string, std::uint32_t>> producers;
+  for (const memory_profile::resident& r : rows) {
+    memory_profile::from_line& line = lines[r.source];
+    line.bytes += r.bytes;
+    if (producers.emplace(r.source, r.operation).second) line.time += g.time[r.operation];
+  }
+  if (lines.empty() || (lines.size() == 1 && lines.begin()->first.empty())) return all;
+  for (auto& [source, line] : lines) {
+    line.source = source;
+    all.push_back(std::move(line));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return all;
 }
 
 /// The tensors that a schedule copies to the host, with the bytes of all these copies; largest first.
@@ -160,7 +188,8 @@ inline std::vector<memory_profile::resident> copied(const flat_graph& g, const s
     }
   std::vector<memory_profile::resident> rows;
   for (const auto& [t, size] : bytes)
-    rows.push_back({names.tensor(static_cast<tensor_id>(t)), size, g.producers[t].front()});
+    rows.push_back({names.tensor(static_cast<tensor_id>(t)), size, g.producers[t].front(),
+                    line_of(g, static_cast<tensor_id>(t), names)});
   sort_by_size(rows);
   return rows;
 }
@@ -221,6 +250,7 @@ REMAT_INLINE memory_profile memory_profile_of(const problem& p, const name_looku
   const step peak = plan.steps[report.peak_step];
   out.peak_time = start[report.peak_step];
   out.at_peak = detail::lifetime::residents(g, plan, report.peak_step + 1, names);
+  out.by_source = detail::lifetime::by_source(g, out.at_peak);
   if (!peak.is_compute()) {
     out.peak_prefetch = names.tensor(peak.tensor());
     return out;
@@ -620,18 +650,18 @@ inline void require_fitting(const problem& p, const lifetimes& lives, std::span<
     throw bad_argument("streams is " + std::to_string(options.streams) + "; it must be 1 to " +
                        std::to_string(stream_options::max_streams));
   if (!options.offsets.empty() && options.offsets.size() != lives.allocations.size())
-    throw bad_argument("there are " + detail::count_of(options.offsets.size(), "offset") + "; the schedule has " +
-                       detail::count_of(lives.allocations.size(), "allocation"));
+    throw bad_argument("there are " + std::to_string(options.offsets.size()) + " offsets; the schedule has " +
+                       std::to_string(lives.allocations.size()) + " allocations");
   if (lives.num_steps() != steps.size())
-    throw bad_argument("the lifetimes are of " + detail::count_of(lives.num_steps(), "step") + "; the schedule has " +
+    throw bad_argument("the lifetimes are of " + std::to_string(lives.num_steps()) + " steps; the schedule has " +
                        std::to_string(steps.size()));
   if (!options.shares.empty() && options.shares.size() != p.graph().num_operations)
-    throw bad_argument("there are " + detail::count_of(options.shares.size(), "share") + "; the problem has " +
-                       detail::count_of(p.graph().num_operations, "operation"));
+    throw bad_argument("there are " + std::to_string(options.shares.size()) + " shares; the problem has " +
+                       std::to_string(p.graph().num_operations) + " operations");
   for (std::size_t o = 0; o < options.shares.size(); ++o)
     if (!(options.shares[o] >= 0 && options.shares[o] <= 1))
-      throw bad_argument("the share of operation " + std::to_string(o) + " is " +
-                         detail::number_text(options.shares[o]) + "; it must be 0 to 1");
+      throw bad_argument("the share of operation " + std::to_string(o) + " is " + std::to_string(options.shares[o]) +
+                         "; it must be 0 to 1");
 }
 
 }  // namespace detail::streams

@@ -378,8 +378,8 @@ class basic_online_adjoint {
 
   std::uint32_t slots_;
   std::vector<checkpoint> kept_;  // the states that are kept, by time
-  std::size_t used_ = 0;          // those that the reversal begins with, once it has begun
-  std::uint32_t free_slot_ = 0;   // that of the next state that is kept
+  std::size_t used_ = 0;          // the number of states that the reversal begins with
+  std::uint32_t free_slot_ = 0;   // the slot of the next state that is kept
   std::uint64_t steps_ = 0;
   bool is_kept_ = false, finished_ = false;
   detail::adjoint::actions actions_;

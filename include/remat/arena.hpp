@@ -94,7 +94,7 @@ enum class arena_reason : std::uint8_t {
   too_large,           ///< the sizes with their alignments together exceed 2^52 bytes
   too_many,            ///< 2^31 buffers
   larger_than_bank,    ///< a buffer is larger than every bank or block where it may lie
-  outside_bank,        ///< from its given offset, a buffer does not fit its bank or block
+  outside_bank,        ///< a buffer does not fit its bank or block from its given offset on
   given_overlap,       ///< two buffers whose offsets are given share bytes at the same time
   no_packing,          ///< the search has proven that the buffers do not fit
   none_found,          ///< the search was not complete, as buffers change their size in place, or have gaps

@@ -288,7 +288,7 @@ class best_splits {
   static constexpr std::uint8_t nowhere = 0, by_memory = 1, by_disk = 2;
   static constexpr std::uint16_t moved = 3;
 
-  /// What one layer of the recurrence is computed from.
+  /// The tables from which one layer of the recurrence is computed.
   struct layer {
     std::span<const double> cost_before;
     const std::vector<double>& rest;

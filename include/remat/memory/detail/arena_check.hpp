@@ -28,7 +28,7 @@ template <class Allocator>
     bool begins;
     std::uint32_t i;
   };
-  row_of<event, Allocator> events(memory);  // of each buffer, and of its views as if they were the buffer
+  row_of<event, Allocator> events(memory);  // each buffer's, and its views' as if they were the buffer
   if (places.size() != buffers.size()) return false;
   events.reserve(2 * buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -66,7 +66,8 @@ template <class Allocator>
   };
   using set_memory = typename std::allocator_traits<Allocator>::template rebind_alloc<position>;
   std::set<position, std::less<position>, set_memory> alive{set_memory(memory)};
-  row_of<std::uint32_t, Allocator> in_use(buffers.size(), 0, memory);  // by so many of the buffer and its views
+  row_of<std::uint32_t, Allocator> in_use(buffers.size(), 0,
+                                          memory);  // the number of its views that are in use, itself included
   for (const event& e : events) {
     if (e.begins ? in_use[e.i]++ != 0 : --in_use[e.i] != 0) continue;
     const arena_place& p = places[e.i];

@@ -446,7 +446,7 @@ class arena_search {
       keep_best();
     }
     if (!complete && !is_at_load() && !is_enough(best_)) {
-      static_cast<void>(pack_blocks(clock));  // what it proves holds for blocks of one size alone
+      static_cast<void>(pack_blocks(clock));  // its proof holds for blocks of one size alone
       is_out_of_reach_ = blocks.size() > shapes::few;
     }
     bound_ = 0;
@@ -754,7 +754,7 @@ class arena_search {
   row<std::uint32_t> root_{memory_};  // buffer → its storage
   row<std::int64_t> delta_{memory_};  // buffer → where it begins in its storage
   row<storage> storages_{memory_};
-  row<use> uses_{memory_};               // by storage and time; empty if no storage has an alias
+  row<use> uses_{memory_};               // sorted by storage and time; empty if no storage has an alias
   row<std::size_t> first_use_{memory_};  // storage → its first use
   row<permission> permissions_{memory_};
   row<std::uint32_t> leader_{memory_};   // storage → the first storage of its block

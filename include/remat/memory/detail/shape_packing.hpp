@@ -30,7 +30,7 @@ class shape_packer {
     std::int64_t lower, upper, size;
   };
   struct block {
-    std::int64_t lower, upper, size;  // of all parts
+    std::int64_t lower, upper, size;  // those of all parts together
     std::int64_t alignment, given;
     std::uint64_t banks;
     std::size_t first, last;  // its parts
@@ -203,7 +203,7 @@ class shape_packer {
   const row<arena_bank>& banks_;
   row<arena_place> places_;
   row<std::uint32_t> placed_;
-  row<std::int64_t> height_, best_height_;  // of each bank, the last one first
+  row<std::int64_t> height_, best_height_;  // each bank's, the last one first
   row<arena_place> best_places_;
   bool any_ = false;
   std::int64_t enough_ = 0;

@@ -25,6 +25,7 @@
 #include "remat/treewidth/detail/reduction.hpp"
 #include "remat/treewidth/detail/safe_separators.hpp"
 #include "remat/treewidth/detail/subgraph.hpp"
+#include "remat/treewidth/impl/bramble_bound.hpp"
 #include "remat/treewidth/impl/improve.hpp"
 #include "remat/treewidth/impl/width_bound.hpp"
 
@@ -130,6 +131,7 @@ class solver {
         begin(root_);
       } else {
         low_ = contraction_bound(g, random_.next(), &stop_);
+        raise_by_bramble(g);
         analyse(root_);
       }
       while (!must_stop()) {
@@ -189,6 +191,12 @@ class solver {
     begin(next);
   }
 
+  /// Raises the bound by a bramble, which has at most as many paths as a side has vertices.
+  void raise_by_bramble(const undirected_graph& g) {
+    constexpr std::size_t large = 5000;  // vertices: the paths would take longer than the stop allows
+    if (g.num_vertices() <= large && !must_stop()) low_ = std::max<std::int64_t>(low_, grid_bound(g, &stop_));
+  }
+
   /// Like `analyse`, for a fragment that is reduced already.
   void begin(fragment& p) {
     if (by_components(p)) return;
@@ -196,6 +204,7 @@ class solver {
     greedy_orders(p);
     if (must_stop()) return;
     low_ = std::max<std::int64_t>(low_, contraction_bound(p.graph, random_.next(), &stop_));
+    raise_by_bramble(p.graph);
     split(p);
   }
 

@@ -16,6 +16,7 @@
 
 #include "outcome.hpp"
 #include "progress_line.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/run.hpp"
 #include "remat/problem/problem.hpp"
 #include "remat/solver/frontier.hpp"
@@ -96,7 +97,7 @@ inline void carry_over_budgets(const named_solver& solver, const std::vector<std
     now.streams = before.streams;
     now.recomputes = before.recomputes;
     now.by = before.by;
-    std::string message = "the schedule for " + std::to_string(before.budget) + " bytes, the best found";
+    std::string message = "the schedule for " + remat::detail::count_of(before.budget, "byte") + ", the best found";
     if (now.status == remat::solve_status::error) message += "; within this budget: " + now.message;
     if (now.status == remat::solve_status::infeasible ||
         now.lower_bound.value_or(0) > remat::with_rounding(*now.time)) {
@@ -181,7 +182,7 @@ using least_bytes_within = std::function<std::int64_t(double longest, const rema
                     "; the gap is that of its time, within that " + kind;
     else
       out.message = "the least " + kind + " found for at most " + limits + "; such a schedule needs at least " +
-                    std::to_string(least) + " bytes";
+                    remat::detail::count_of(least, "byte");
     return out;
   }
   out.budget = what.baseline_bytes;
@@ -241,7 +242,8 @@ struct least_budget {
     __extension__ using wide = __int128;
     const wide baseline = std::max<std::int64_t>(what.baseline_bytes, 1);
     const auto tenths = static_cast<std::int64_t>((wide{bytes} * 1000 + (up ? baseline - 1 : 0)) / baseline);
-    return std::to_string(bytes) + " bytes (" + remat::format_percent(static_cast<double>(tenths) / 1000) + ")";
+    return remat::detail::count_of(bytes, "byte") + " (" + remat::format_percent(static_cast<double>(tenths) / 1000) +
+           ")";
   };
   if (least.found == least.proven) return "the least budget with a schedule is " + size(least.found, true);
   return "there is a schedule within " + size(least.found, true) + ", and none below " + size(least.proven, false);

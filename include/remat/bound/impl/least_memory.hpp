@@ -8,6 +8,7 @@
 
 #include "remat/bound/detail/moment_cut.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/graph/detail/label.hpp"
 #include "remat/problem/detail/listed_order.hpp"
 
@@ -15,15 +16,15 @@ namespace REMAT_NAMESPACE {
 
 REMAT_INLINE std::string least_memory_result::message(const std::string& name) const {
   const std::string who = detail::label(operation) + (name.empty() ? "" : " (" + name + ")");
-  const std::string all = std::to_string(bytes) + " bytes";
+  const std::string all = detail::count_of(bytes, "byte");
   switch (reason) {
     case memory_reason::none:
       return "nothing needs memory";
     case memory_reason::working_set:
       return who + " needs " + all + " for its inputs, outputs and workspace";
     case memory_reason::first_run:
-      return who + " needs " + all + " when it first runs: " + std::to_string(working_set) +
-             " bytes for its inputs, outputs and workspace, the rest for tensors that are read later and cannot be "
+      return who + " needs " + all + " when it first runs: " + detail::count_of(working_set, "byte") +
+             " for its inputs, outputs and workspace, the rest for tensors that are read later and cannot be "
              "computed again";
     case memory_reason::end_of_step:
       return "the end of the step needs " + all + " for its outputs and for the last operation, at best " + who;

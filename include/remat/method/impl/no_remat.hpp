@@ -7,6 +7,7 @@
 
 #include "remat/bound/least_memory.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/refine/detail/least_peak.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "remat/solver/accept.hpp"
@@ -32,12 +33,12 @@ REMAT_INLINE solution no_remat_solver::operator()(const problem& p, const no_rem
         best.proven = true;
       }
       if (!best.plan)
-        best.message = "the best order found without recomputation needs " + std::to_string(found.peak_bytes) +
-                       " bytes" + (found.proven ? ", and no order needs less" : "");
+        best.message = "the best order found without recomputation needs " +
+                       detail::count_of(found.peak_bytes, "byte") + (found.proven ? ", and no order needs less" : "");
       if (!found.proven) stopped = clock.poll();
     } else if (!settled) {
       const solution unlimited = (*this)(p.with_budget(problem::unlimited));
-      best.message = "the listed order needs " + std::to_string(unlimited.peak_bytes) + " bytes";
+      best.message = "the listed order needs " + detail::count_of(unlimited.peak_bytes, "byte");
     }
     return stopped;
   });

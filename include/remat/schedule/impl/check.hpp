@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/graph/detail/label.hpp"
 #include "remat/schedule/detail/engine_clocks.hpp"
@@ -36,7 +37,7 @@ REMAT_INLINE std::string check_report::message() const {
     case violation::output_missing:
       return "at the end: final output " + t + " is not there";
     case violation::over_budget:
-      return "the peak, " + std::to_string(peak_bytes) + " bytes, is over the budget";
+      return "the peak, " + detail::count_of(peak_bytes, "byte") + ", is over the budget";
     case violation::copy_without_link:
       return step + t + " is copied, but the problem has no link";
     case violation::copy_of_resident:
@@ -52,7 +53,7 @@ REMAT_INLINE std::string check_report::message() const {
     case violation::drop_not_on_host:
       return step + "drop of " + t + ", which is not on the host";
     case violation::over_host_budget:
-      return "the host's peak, " + std::to_string(host_peak_bytes) + " bytes, is over the host's budget";
+      return "the host's peak, " + detail::count_of(host_peak_bytes, "byte") + ", is over the host's budget";
   }
   return "unknown";
 }

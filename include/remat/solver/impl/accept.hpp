@@ -17,6 +17,7 @@
 #include "remat/chain/detail/run_layers.hpp"
 #include "remat/core/detail/directed_rounding.hpp"
 #include "remat/core/detail/linkage.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/schedule/simplify.hpp"
 
 namespace REMAT_NAMESPACE {
@@ -297,7 +298,7 @@ REMAT_INLINE bool prove(const chain_problem& p, chain_solution& s, const run_con
     s.lower_bound = std::max(s.lower_bound, repetition_bound(p));
     if (const std::int64_t least = largest_working_set(p); least > p.budget()) {
       s.lower_bound = std::numeric_limits<double>::infinity();
-      s.message = "some stage needs " + std::to_string(least) + " bytes by itself, with the input of the chain";
+      s.message = "some stage needs " + detail::count_of(least, "byte") + " by itself, with the input of the chain";
     }
   }
   if (s.lower_bound < std::numeric_limits<double>::infinity()) return false;

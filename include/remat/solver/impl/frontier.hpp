@@ -17,6 +17,7 @@
 #include "remat/core/detail/linkage.hpp"
 #include "remat/core/detail/portable_pieces.hpp"
 #include "remat/core/detail/within_memory.hpp"
+#include "remat/core/detail/words.hpp"
 #include "remat/core/error.hpp"
 #include "remat/core/option.hpp"
 #include "remat/problem/detail/problem_bytes.hpp"
@@ -258,8 +259,8 @@ REMAT_INLINE solution least_memory_by(const problem& p, double max_time,
   std::int64_t least = least_memory_within(p, max_time, least_memory_within_options::under(clock.limits(0.1)));
   if (least > p.budget()) {
     best.status = solve_status::infeasible;
-    best.message = "a schedule of at most " + option_text(max_time) + " needs at least " + std::to_string(least) +
-                   " bytes; the budget is " + std::to_string(p.budget()) + " bytes";
+    best.message = "a schedule of at most " + option_text(max_time) + " needs at least " +
+                   detail::count_of(least, "byte") + "; the budget is " + detail::count_of(p.budget(), "byte");
     best.statistics.own.set("least_bytes", least);
     return best;
   }

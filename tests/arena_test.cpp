@@ -635,7 +635,7 @@ TEST_CASE("bytes of a buffer that took a place are free before its begin, and th
 
   const buffers gap{{0, 1, 40}, {2, 3, 20}, {.lower = 4, .upper = 5, .size = 40, .alias_of = 0}};
   const arena_plan between = planner.plan(gap, thorough());
-  CHECK(between.message() == "40 bytes, load 40, proven the best");
+  CHECK(between.message() == "40 bytes, load 40 bytes, proven the best");
   CHECK(between.longest_sharing == 0);
   CHECK(between.sharing == arena_none);
 

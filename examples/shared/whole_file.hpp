@@ -10,12 +10,13 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "remat/core/error.hpp"
 #include "remat/io/detail/whole_file.hpp"
@@ -47,11 +48,12 @@ inline void write_whole(const std::filesystem::path& path, std::string_view text
     if (errno == ENOENT) return std::nullopt;
     fail(errno);
   }
-  std::string text{std::istreambuf_iterator<char>(in), {}};
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) fail(EISDIR);
-  if (in.bad()) fail(errno == 0 ? EIO : errno);
-  return text;
+  std::ostringstream text;  // whose operator, unlike an iterator over the buffer, passes on no exception of it
+  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  if (in.bad() || text.bad()) fail(errno == 0 ? EIO : errno);
+  return std::move(text).str();
 }
 
 /// Holds the lock of the file at `path` against other processes, by a file of its own that stays. The system gives it

@@ -51,7 +51,7 @@ check treewidth --out 's td 2 2 3'
 if [ -x "$programs/arena-plan" ]; then
   printf 'id,lower,upper,size,alignment\na,0,6,128,128\nb,1,3,56,1\nc,2,7,128,128\nd,4,8,64,128\ne,5,9,64,256\n' > "$work/rules.csv"
   out=$("$programs/arena-plan" "$work/rules.csv")
-  [[ $out == *'448 bytes, load 384, proven the best'* ]] || fail "arena-plan with alignments: $out"
+  [[ $out == *'448 bytes, load 384 bytes, proven the best'* ]] || fail "arena-plan with alignments: $out"
   printf 'id,lower,upper,size,banks,given,in_place_of\nx,0,2,100,1,,\ny,1,3,100,,,x\nw,0,3,64,0,0,\n' > "$work/rules.csv"
   out=$("$programs/arena-plan" "$work/rules.csv" --alignment 1 --bank 64 --bank any --out -)
   [ "$out" = $'id,lower,upper,size,offset,bank\nx,0,2,100,0,1\ny,1,3,100,0,1\nw,0,3,64,0,0' ] || fail "arena-plan with banks: $out"
@@ -68,7 +68,7 @@ if [ -x "$programs/arena-plan" ]; then
   done
   printf 'id,lower,upper,size,alias_of\na,0,1,40,\nb,2,3,20,\nc,4,5,40,a\n' > "$work/gap.csv"
   out=$("$programs/arena-plan" "$work/gap.csv")
-  [[ $out == *'40 bytes, load 40, proven the best'* ]] || fail "arena-plan with bytes that are free between two uses: $out"
+  [[ $out == *'40 bytes, load 40 bytes, proven the best'* ]] || fail "arena-plan with bytes that are free between two uses: $out"
   printf 'id,lower,upper,size,in_place_of\na,0,9,40,\nb,1,10,40,a\n' > "$work/shared.csv"
   out=$("$programs/arena-plan" "$work/shared.csv")
   [[ $out == *'sharing   b is in place of a, and both are in use for 8 units of time'* ]] || fail "arena-plan in place: $out"

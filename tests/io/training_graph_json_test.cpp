@@ -299,7 +299,7 @@ TEST_CASE("what is no JSON has line and column, and the place where one is known
   CHECK(contains(error_of(" \n\t "), "is empty"));
   CHECK(contains(error_of("[]"), "is an array"));
   CHECK(contains(error_of("null"), "is null"));
-  CHECK(contains(error_of("\xff\xfe{\x01"), "is not JSON"));
+  CHECK(contains(error_of("\xff\xfe{\x01"), "is text in UTF-16; expected UTF-8"));
   CHECK(contains(error_of(std::string("{}\0 garbage", 11)), "zero byte"));
 }
 

@@ -39,8 +39,9 @@ struct decomposition_result {
 /// 1. Safe reductions, connected components, and safe separators of a minimal triangulation split the graph into
 ///    fragments, and each fragment again. The treewidth is the largest of the fragments'.
 /// 2. Rounds follow, always on the widest fragment, each twice as long as the last: greedy orders with random ties, the
-///    exact search from the lower bound upwards on fragments of up to 1024 vertices, nested dissection by flows, and
-///    improvement of the decomposition region by region.
+///    exact search from the lower bound upwards on fragments of up to 1024 vertices, nested dissection by flows, local
+///    search over elimination orders on fragments of up to 256 vertices, and improvement of the decomposition region by
+///    region.
 /// 3. The search ends when the width of the widest fragment is proven, or at a limit. The decompositions of the
 ///    fragments are joined, and the whole is checked (`check_decomposition`).
 ///

@@ -21,6 +21,7 @@
 #include "remat/core/error.hpp"
 #include "remat/treewidth/detail/dissection.hpp"
 #include "remat/treewidth/detail/elimination_order.hpp"
+#include "remat/treewidth/detail/order_annealing.hpp"
 #include "remat/treewidth/detail/positive_instance.hpp"
 #include "remat/treewidth/detail/reduction.hpp"
 #include "remat/treewidth/detail/safe_separators.hpp"
@@ -344,6 +345,9 @@ class solver {
       if (done()) return;
     }
 
+    if (n <= max_annealed_vertices) anneal(p, slice, round);
+    if (done()) return;
+
     improve(p, slice);
     // Another triangulation may have other safe separators.
     if (p.width < before && !must_stop()) split(p);
@@ -414,6 +418,27 @@ class solver {
       }
     (void)stop();  // counts the last of the work
     return spent + 1;
+  }
+
+  /// Searches for narrower and narrower elimination orders of a fragment, for a quarter of `slice`.
+  void anneal(fragment& p, std::uint64_t slice, std::uint32_t round) {
+    constexpr std::uint64_t words_a_step = 4;
+    std::uint64_t left = words_a_step * slice / 4;
+    const std::uint64_t seed = options_.run.seed + round;
+    while (left > 0 && !must_stop() && p.width > 0 && p.graph.num_vertices() > static_cast<std::size_t>(p.width)) {
+      report("orders");
+      order_annealing search(p.graph, static_cast<std::uint32_t>(p.width - 1), seed);
+      std::uint64_t counted = 0;
+      const std::function<bool()> stop = [&] {
+        clock_.work((search.work() - std::exchange(counted, search.work())) / words_a_step);
+        return must_stop();
+      };
+      const std::vector<std::uint32_t> order = search.run(left, &stop);
+      (void)stop();  // counts the last of the work
+      if (order.empty()) return;
+      p.adopt(decomposition_of(p.graph, order));
+      left -= std::min(left, search.work());
+    }
   }
 
   /// Improves the decomposition of a fragment region by region, for `slice` steps.

@@ -11,6 +11,7 @@
 #include "remat/io/json.hpp"
 #include "remat/schedule/simplify.hpp"
 #include "support/answer.hpp"
+#include "support/data.hpp"
 #include "support/random_graph.hpp"
 
 namespace {
@@ -147,6 +148,44 @@ TEST_CASE("of a plain chain of operations the measures are the operations' own")
     CHECK(stages[s].forward_peak == 14 * s + 10 * (s - 1));
     CHECK(stages[s].backward_peak == stages.saved_bytes(s, s) + stages[s].gradient_bytes + 100 * s);
     CHECK(stages[s].output_bytes == (s == 1 ? 100 : 0));
+  }
+}
+
+TEST_CASE("a chain without sizes runs the same operations") {
+  for (const char* name : {"unet5-b16-256", "rk/unet", "gpt2-small-b8-s1024"}) {
+    const problem p = remat::test::bundled_problem(name);
+    for (const forward_line& line : find_forward_lines(p.graph()))
+      for (const cut_list& cuts : cut_levels(line, 40)) {
+        const stage_chain sized(p.graph(), line, cuts);
+        const stage_chain bare = stage_chain::without_sizes(p.graph(), line, cuts);
+        REQUIRE(bare.length() == sized.length());
+        std::vector<chain_step> steps;  // stage 1 twice, the others once
+        for (std::uint32_t s = 1; s < sized.length(); ++s) steps.push_back({chain_action::forward_checkpoint, s});
+        for (std::uint32_t s = sized.length(); s >= 1; --s) {
+          if (s == sized.length() || s % 2 == 1) steps.push_back({chain_action::forward_all, s});
+          steps.push_back({chain_action::backward, s});
+        }
+        for (const bool whole : {false, true}) CHECK(bare.expand(steps, whole) == sized.expand(steps, whole));
+      }
+  }
+}
+
+TEST_CASE("a construction that is stopped says so, and asks after each stage") {
+  const problem p = remat::test::bundled_problem("unet5-b16-256");
+  const forward_line line = find_forward_lines(p.graph()).front();
+  const cut_list cuts = cut_levels(line, 40).front();
+  std::uint32_t asked = 0;
+  const stage_chain whole(p.graph(), line, cuts, stage_order::listed, [&] {
+    ++asked;
+    return false;
+  });
+  CHECK(whole.is_complete());
+  CHECK(asked >= whole.length());
+  for (std::uint32_t last = 1; last <= asked; ++last) {
+    std::uint32_t so_far = 0;
+    CHECK_FALSE(
+        stage_chain(p.graph(), line, cuts, stage_order::listed, [&] { return ++so_far == last; }).is_complete());
+    CHECK(so_far == last);
   }
 }
 

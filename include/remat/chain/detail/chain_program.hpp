@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -53,11 +54,12 @@ class chain_program {
   };
 
   /// Keeps a reference to the graph. O(operations + reads and writes + L²) time for L stages. With
-  /// `stage_order::least_peak` sizes are rounded up, so that a schedule never needs more than the table says.
+  /// `stage_order::least_peak` sizes are rounded up, so that a schedule never needs more than the table says. `stop`:
+  /// as for `stage_chain`, and no program is to be used whose chain is not complete.
   chain_program(const flat_graph& g, const forward_line& line, const cut_list& cuts,
-                stage_order order = stage_order::listed)
+                stage_order order = stage_order::listed, const std::function<bool()>& stop = {})
       : graph_(g),
-        chain_(g, line, cuts, order),
+        chain_(g, line, cuts, order, stop),
         rounding_(order == stage_order::listed ? slot_rounding::nearest : slot_rounding::up),
         flat_bytes_(store_all_bytes(chain_)) {
     for (std::uint32_t s = 1; s <= chain_.length(); ++s) flat_time_ += chain_[s].forward_time + chain_[s].backward_time;

@@ -95,28 +95,30 @@ class stage_chain {
   static constexpr std::uint32_t nowhere = tensor_use::nowhere;
 
   /// Keeps a reference to `g`. O(operations + reads and writes + L²) time and O(operations + tensors + L²) memory, and
-  /// with `stage_order::least_peak` the time of `operation_sequence::least_peak_order` for each stage.
+  /// with `stage_order::least_peak` the time of `operation_sequence::least_peak_order` for each stage. Asks `stop`, if
+  /// it is not empty, after each stage: if it returns true, the chain is not complete.
   stage_chain(const flat_graph& g, const forward_line& line, const cut_list& cuts,
-              stage_order order = stage_order::listed)
+              stage_order order = stage_order::listed, const std::function<bool()>& stop = {})
       : graph_(g), order_(order) {
-    assign_stages(line, cuts);
-    mark_once(line);
-    find_uses();
-
-    const std::size_t rows = std::size_t{length_} + 1;
-    figures_.resize(rows);
-    runs_.resize(rows);
-    ordered_backward_.resize(rows);
-    crossing_.assign(rows * rows, 0);
-    saved_.assign(rows * rows, 0);
-    wanted_.assign(graph_.num_tensors, 0);
-    number_.assign(graph_.num_tensors, nowhere);
-    measure_tensors();
+    assign(line, cuts);
+    crossing_.assign(figures_.size() * figures_.size(), 0);
+    saved_.assign(figures_.size() * figures_.size(), 0);
+    is_complete_ = measure_tensors(stop);
     measure_gradients();
-    for (std::uint32_t s = 1; s <= length_; ++s) measure_stage(s);
+    for (std::uint32_t s = 1; s <= length_ && is_complete_; ++s) {
+      measure_stage(s);
+      is_complete_ = !(stop && stop());
+    }
     find_idle_backwards();
   }
+  /// A chain of which nothing is known but what its stages run: for `expand` alone, with the operations in the listed
+  /// order. O(operations + reads and writes) time and memory.
+  [[nodiscard]] static stage_chain without_sizes(const flat_graph& g, const forward_line& line, const cut_list& cuts) {
+    return {g, line, cuts, unsized{}};
+  }
 
+  /// False if the construction was stopped. Nothing else has a meaning then.
+  [[nodiscard]] bool is_complete() const noexcept { return is_complete_; }
   /// L, the number of stages.
   [[nodiscard]] std::uint32_t length() const noexcept { return length_; }
   /// The times and bytes of a stage. Precondition: 0 ≤ stage ≤ L; of stage 0, the chain's input, only
@@ -210,8 +212,34 @@ class stage_chain {
     bool again;
   };
 
+  struct unsized {};
+  static constexpr std::uint32_t rows_a_poll = 64;
+
+  stage_chain(const flat_graph& g, const forward_line& line, const cut_list& cuts, unsized)
+      : graph_(g), order_(stage_order::listed) {
+    assign(line, cuts);
+    for (std::uint32_t s = 1; s <= length_; ++s) {
+      choose_all_runs(s);
+      ordered_backward_[s] = backward_[s];
+    }
+    find_idle_backwards();
+  }
+
   [[nodiscard]] std::size_t at(std::uint32_t s, std::uint32_t j) const noexcept {
     return s * (std::size_t{length_} + 1) + j;
+  }
+
+  /// Gives operations and tensors their stages, and makes room for what is known of each stage.
+  void assign(const forward_line& line, const cut_list& cuts) {
+    assign_stages(line, cuts);
+    mark_once(line);
+    find_uses();
+    const std::size_t rows = std::size_t{length_} + 1;
+    figures_.resize(rows);
+    runs_.resize(rows);
+    ordered_backward_.resize(rows);
+    wanted_.assign(graph_.num_tensors, 0);
+    number_.assign(graph_.num_tensors, nowhere);
   }
 
   void assign_stages(const forward_line& line, const cut_list& cuts) {
@@ -287,7 +315,8 @@ class stage_chain {
     }
   }
 
-  void measure_tensors() {
+  /// Returns false if it was stopped.
+  bool measure_tensors(const std::function<bool()>& stop) {
     for (std::uint32_t t = 0; t < graph_.num_tensors; ++t) {
       const tensor_use& use = uses_[t];
       if (use.made_in == nowhere) continue;
@@ -309,6 +338,7 @@ class stage_chain {
       for (std::uint32_t t = s + 1; t <= length_; ++t) saved_[at(s, t)] += saved_[at(s, t - 1)];
     }
     for (std::uint32_t s = length_; s >= 1; --s) {
+      if (stop && s % rows_a_poll == 0 && stop()) return false;
       std::int64_t behind = 0;  // made by s, last read behind j
       for (std::uint32_t j = length_; j >= s; --j) {
         const std::int64_t ends = crossing_[at(s, j)];
@@ -316,6 +346,7 @@ class stage_chain {
         behind += ends;
       }
     }
+    return true;
   }
 
   /// A gradient waits from the stage whose backward makes it down to the last stage that reads it. A tensor that a
@@ -333,9 +364,12 @@ class stage_chain {
     for (std::uint32_t s = 0; s <= length_; ++s) figures_[s].gradient_bytes = waiting += change[s];
   }
 
+  void choose_all_runs(std::uint32_t s) {
+    for (const purpose why : {purpose::crossing, purpose::all, purpose::own_backward}) choose_runs(s, why);
+  }
   void measure_stage(std::uint32_t s) {
     stage_figures& f = figures_[s];
-    for (const purpose why : {purpose::crossing, purpose::all, purpose::own_backward}) choose_runs(s, why);
+    choose_all_runs(s);
     f.fast_peak = order_forward(s, purpose::crossing);
     f.forward_peak = order_forward(s, purpose::all);
     f.last_forward_peak = order_forward(s, purpose::own_backward);
@@ -528,6 +562,7 @@ class stage_chain {
   const flat_graph& graph_;
   stage_order order_;
   std::uint32_t length_ = 0;
+  bool is_complete_ = true;
   // [stage]
   std::vector<stage_figures> figures_;
   std::vector<std::vector<std::uint32_t>> forward_, backward_, ordered_backward_;

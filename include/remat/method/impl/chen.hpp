@@ -101,7 +101,8 @@ class cut_search {
   stop_reason attempt(const cut_list& cuts) {
     if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
     clock_.work(2 * p_.graph().num_operations * work_of::visit);
-    const stage_chain stages(p_.graph(), line_, cuts);
+    const stage_chain stages = stage_chain::without_sizes(p_.graph(), line_, cuts);
+    if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
     std::vector<std::uint32_t> begins;
     for (std::uint32_t s = 1; s <= stages.length(); ++s) begins.push_back(s);
     const std::vector<chain_step> plan = make_steps(stages.length(), begins);

@@ -81,7 +81,8 @@ class graph_search {
     const stage_order order = how == counting::safe ? stage_order::least_peak : stage_order::listed;
     for (const cut_list& cuts : short_ones_first(chains_of_line(lines[k], options_.max_stages))) {
       if (const stop_reason why = clock_.poll(); why != stop_reason::none) return why;
-      chain_program program(p_.graph(), lines[k], cuts, order);
+      chain_program program(p_.graph(), lines[k], cuts, order, [this] { return clock_.should_stop(); });
+      if (!program.chain().is_complete()) return clock_.poll();
       if (const stop_reason why = try_chain(program, k, how, slots); why != stop_reason::none) return why;
     }
     return stop_reason::none;

@@ -478,7 +478,7 @@ are not the same operations. A * stands for numbers.</p>
       const auto bytes = [](std::int64_t x) { return x == 0 ? std::string("–") : format_bytes(x); };
       const auto time = [&](double x) { return x > 0 ? time_text(x) : std::string("–"); };
       for (std::size_t i = 0; i < std::min(all.size(), html_report::rows_shown); ++i) {
-        const difference& d = all[i];
+        const schedule_difference& d = all[i];
         out_ << "<tr><th scope=\"row\" class=\"name\">" << breakable(d.name) << "</th>";
         write_numbers(
             {std::to_string(d.operations), time(d.again[1]), time(d.again[0]), bytes(d.kept[1]), bytes(d.kept[0])});

@@ -25,22 +25,13 @@
 #include "remat_plan/sweep_output.hpp"
 #include "remat_plan/sweep_records.hpp"
 #include "shared/whole_file.hpp"
+#include "support/message_of.hpp"
 #include "support/scratch_folder.hpp"
 
 namespace {
 
 using namespace remat_plan;
-
-/// The message of what `call` throws; empty if it throws nothing.
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    static_cast<void>(call());
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return {};
-}
+using remat::test::message_of;
 
 bool mentions(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 

@@ -11,20 +11,11 @@
 #include "remat/io/hlo_text.hpp"
 #include "remat/io/json.hpp"
 #include "remat/io/text.hpp"
+#include "support/message_of.hpp"
 
 namespace {
 
 using namespace std::string_view_literals;
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    static_cast<void>(call());
-  } catch (const remat::bad_file& e) {
-    return e.what();
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -44,9 +35,9 @@ TEST_CASE("every reader names what a file is, if it is no text") {
     const std::string_view text = one.first, says = one.second;
     CAPTURE(says);
     const std::string expected = "f: " + std::string(says);
-    CHECK(message_of([&] { return remat::json_document(text, "f"); }) == expected);
-    CHECK(message_of([&] { return remat::parse_hlo(text, "f"); }) == expected);
-    CHECK(message_of([&] { return remat::parse_intervals(text, "f"); }) == expected);
+    CHECK(remat::test::message_of<remat::bad_file>([&] { return remat::json_document(text, "f"); }) == expected);
+    CHECK(remat::test::message_of<remat::bad_file>([&] { return remat::parse_hlo(text, "f"); }) == expected);
+    CHECK(remat::test::message_of<remat::bad_file>([&] { return remat::parse_intervals(text, "f"); }) == expected);
   }
   for (const std::string_view text :
        {""sv, "\n"sv, "\n{}"sv, "\n\n{}"sv, "\n\t{}"sv, "{}"sv, "HloModule m"sv, "id,lower"sv})

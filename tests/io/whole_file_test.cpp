@@ -21,6 +21,7 @@
 
 #include "remat/core/error.hpp"
 #include "remat/io/detail/files.hpp"
+#include "support/message_of.hpp"
 #include "support/scratch_folder.hpp"
 
 namespace {
@@ -35,17 +36,6 @@ std::string content(const fs::path& path) {
 
 std::size_t files_in(const fs::path& folder) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
-
-/// The message of the `bad_file` that `call` throws.
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    static_cast<void>(call());
-  } catch (const remat::bad_file& e) {
-    return e.what();
-  }
-  return {};
 }
 
 /// While an object lives no file may be larger than `most` bytes, as on a full disk.
@@ -183,7 +173,7 @@ TEST_CASE("messages about files have the system's reason") {
   const std::string loop = folder.file("loop"), path = folder.file("f");
   fs::create_symlink("loop", loop);
   const auto write = [&](const std::string& to, const std::string& text) {
-    return message_of([&] {
+    return remat::test::message_of<remat::bad_file>([&] {
       remat::detail::write_text(to, text);
       return 0;
     });
@@ -196,7 +186,7 @@ TEST_CASE("messages about files have the system's reason") {
   }
   CHECK(content(path) == "one");
   const auto read = [](const std::string& from) {
-    return message_of([&] { return remat::detail::open_to_read(from); });
+    return remat::test::message_of<remat::bad_file>([&] { return remat::detail::open_to_read(from); });
   };
   CHECK(read(loop) == loop + ": cannot be opened for reading: Too many levels of symbolic links");
   CHECK(read(folder.file("none")) == folder.file("none") + ": there is no such file");

@@ -11,7 +11,7 @@ project(names LANGUAGES NONE)
 find_package(remat REQUIRED COMPONENTS \${COMPONENT})
 ")
 function(check component says)
-  execute_process(COMMAND "${CMAKE_COMMAND}" -S "${SCRATCH}" -B "${SCRATCH}/build" "-Dremat_DIR=${SCRATCH}/remat" "-DCOMPONENT=${component}"
+  execute_process(COMMAND "${CMAKE_COMMAND}" -G Ninja -S "${SCRATCH}" -B "${SCRATCH}/build" "-Dremat_DIR=${SCRATCH}/remat" "-DCOMPONENT=${component}"
     RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE output)
   string(REGEX REPLACE "[ \n]+" " " output "${output}")
   string(FIND "${output}" "remat::${component}: ${says}" at)

@@ -229,7 +229,7 @@ class stage_chain {
     return s * (std::size_t{length_} + 1) + j;
   }
 
-  /// Gives operations and tensors their stages, and makes room for what is known of each stage.
+  /// Gives operations and tensors their stages, and sizes the lists of figures, which have a place for each stage.
   void assign(const forward_line& line, const cut_list& cuts) {
     assign_stages(line, cuts);
     mark_once(line);

@@ -75,7 +75,7 @@ class order_annealing {
   static constexpr std::uint64_t beyond_target = 20'000;
   static constexpr std::uint32_t moves_for_each_vertex = 300;
 
-  /// Between 0 and 4,000, mostly small.
+  /// A number from 0 to 4,000, mostly small.
   [[nodiscard]] std::uint64_t threshold() {
     const double u = random_.uniform();
     return static_cast<std::uint64_t>(4000 * u * u);
@@ -118,7 +118,7 @@ class order_annealing {
 
   std::uint32_t n_, target_, first_;
   random_source random_;
-  bit_matrix edges_, now_;  // of the graph, and of what elimination leaves of it
+  bit_matrix edges_, now_;  // the edges of the graph; those that elimination has left and added
   std::vector<std::uint32_t> order_;
   bool is_wide_ = true;  // the width of the last order is above the target
   std::uint64_t work_ = 0;

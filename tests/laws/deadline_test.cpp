@@ -109,7 +109,7 @@ TEST_CASE("whatever the costs are, solvers keep the deadline and follow a stop r
   const std::vector<named_problem> problems = problems_of_many_costs();
   std::size_t turn = 0;
   for (const law_solver& solver : all_solvers())
-    for (std::size_t k = 0; k < (all_moments ? problems.size() : 3); ++k) {
+    for (std::size_t k = 0; k < (all_moments ? problems.size() : 2); ++k) {
       const named_problem& instance = problems[turn++ % problems.size()];
       CAPTURE(instance.name);
       CAPTURE(solver.name);

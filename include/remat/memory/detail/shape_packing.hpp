@@ -69,8 +69,10 @@ class shape_packer {
                          : -static_cast<double>(b.lower);
       };
       std::iota(order.begin(), order.end(), 0U);
-      std::stable_sort(order.begin(), order.end(), [&](std::uint32_t i, std::uint32_t j) {
-        return std::pair(blocks_[i].given >= 0, key(i)) > std::pair(blocks_[j].given >= 0, key(j));
+      // `std::stable_sort` would take memory that is not the allocator's.
+      std::sort(order.begin(), order.end(), [&](std::uint32_t i, std::uint32_t j) {
+        const std::pair a(blocks_[i].given >= 0, key(i)), b(blocks_[j].given >= 0, key(j));
+        return a != b ? a > b : i < j;
       });
       clear();
       bool fits = true;

@@ -425,7 +425,7 @@ class solver {
     constexpr std::uint64_t words_a_step = 4;
     std::uint64_t left = words_a_step * slice / 4;
     const std::uint64_t seed = options_.run.seed + round;
-    while (left > 0 && !must_stop() && p.width > 0 && p.graph.num_vertices() > static_cast<std::size_t>(p.width)) {
+    while (left > 0 && p.width > 0 && !is_proven(p) && !must_stop()) {
       report("orders");
       order_annealing search(p.graph, static_cast<std::uint32_t>(p.width - 1), seed);
       std::uint64_t counted = 0;

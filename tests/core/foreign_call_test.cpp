@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -23,6 +24,22 @@ TEST_CASE("a failure of the code becomes a text") {
   CHECK(runs == 1);
   CHECK(call.run([] { throw std::runtime_error("no licence"); }) == std::optional<std::string>("no licence"));
   CHECK(call.run([] { throw 42; }) == std::optional<std::string>("an exception that is no std::exception"));
+}
+
+TEST_CASE("memory that runs out in the code of a solve is no failure of that code") {
+  foreign_call call;
+  CHECK_FALSE(call.run_in_solve([] {}));
+  CHECK(call.run_in_solve([] { throw std::runtime_error("no licence"); }) == std::optional<std::string>("no licence"));
+  CHECK_THROWS_AS((void)call.run_in_solve([] { throw std::bad_alloc(); }), std::bad_alloc);
+  const auto callback = call.watched(std::function<void()>([] { throw stop(); }));
+  CHECK_THROWS_AS((void)call.run_in_solve([&] {
+    try {
+      callback();
+    } catch (const stop&) {
+      throw std::bad_alloc();
+    }
+  }),
+                  stop);
 }
 
 TEST_CASE("failures are counted, and the first one stays") {

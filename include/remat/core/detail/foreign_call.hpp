@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -77,6 +78,20 @@ class foreign_call {
       failure = "an exception that is no std::exception";
     }
     if (of_callback_) std::rethrow_exception(of_callback_);
+    return failure;
+  }
+  /// The same, but `std::bad_alloc` of the code leaves this function: the solve reports that its memory has run out.
+  template <class Call>
+  [[nodiscard]] std::optional<std::string> run_in_solve(Call&& call) {
+    bool out_of_memory = false;
+    std::optional<std::string> failure = run([&] {
+      try {
+        call();
+      } catch (const std::bad_alloc&) {
+        out_of_memory = true;
+      }
+    });
+    if (out_of_memory) throw std::bad_alloc();
     return failure;
   }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <new>
 #include <optional>
 #include <ostream>
 
@@ -290,16 +289,7 @@ REMAT_INLINE mip_result mip_backend_ref::solve(const mip_model& model, const mip
   watched.run.on_progress = call.watched(options.run.on_progress);
 
   mip_result r;
-  bool out_of_memory = false;
-  const std::optional<std::string> failure = call.run([&] {
-    try {
-      r = solve_(backend_, model, watched);
-    } catch (const std::bad_alloc&) {
-      out_of_memory = true;
-    }
-  });
-  if (out_of_memory) throw std::bad_alloc();
-  if (failure) {
+  if (const std::optional<std::string> failure = call.run_in_solve([&] { r = solve_(backend_, model, watched); })) {
     r = {};
     broken = printable(*failure, 300);
   }

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <limits>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,15 +42,7 @@ inline sub_graph_solver noting(const sub_graph_solver& solver, foreign_failures&
     run_control watched = run;
     watched.on_progress = call.watched(run.on_progress);
     solution answer;
-    bool out_of_memory = false;
-    const std::optional<std::string> failure = call.run([&] {
-      try {
-        answer = solver(p, starts, watched);
-      } catch (const std::bad_alloc&) {
-        out_of_memory = true;
-      }
-    });
-    if (out_of_memory) throw std::bad_alloc();
+    const std::optional<std::string> failure = call.run_in_solve([&] { answer = solver(p, starts, watched); });
     if (failure) failures.note("the sub-solver failed: " + printable(*failure, 300));
     return failure ? solution() : answer;
   };
